@@ -1,0 +1,1 @@
+//! Making a generation of the live data.

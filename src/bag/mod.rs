@@ -1,0 +1,1 @@
+//! Bags: immutable files of sealed blocks.

@@ -1,0 +1,23 @@
+//! What everybody may use: identifiers, times, secrets, the CBOR codec, budgets, cancellation.
+
+pub mod atomic_file;
+pub mod budget;
+pub mod cancel;
+pub mod codec;
+pub mod id;
+pub mod secret;
+pub mod text;
+pub mod time;
+
+/// `N` bytes of the operating system's random numbers.
+///
+/// # Panics
+/// If the operating system gives none: nothing can be named or sealed safely then.
+#[must_use]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        panic!("the operating system gives no random numbers: {error}");
+    }
+    bytes
+}

@@ -1,0 +1,1 @@
+//! FastCDC over pushed bytes, with a gear table that depends on the repository.

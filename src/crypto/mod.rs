@@ -1,0 +1,1 @@
+//! Keys, sealing and key slots.

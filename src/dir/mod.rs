@@ -1,0 +1,1 @@
+//! DIR objects: directories as pages.

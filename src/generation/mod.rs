@@ -1,0 +1,1 @@
+//! Generations, sessions and bag lists.

@@ -1,0 +1,1 @@
+//! Which objects lie in which bags.

@@ -1,0 +1,1 @@
+//! The file system that is backed up and restored to.

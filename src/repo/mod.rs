@@ -1,0 +1,1 @@
+//! Opening a repository and handing out its parts.

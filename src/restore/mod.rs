@@ -1,0 +1,1 @@
+//! Bringing a generation back.

@@ -1,0 +1,1 @@
+//! Small whole files, sealed with their own name as context.

@@ -1,0 +1,1 @@
+//! An SFTP v3 client that knows nothing of backups.

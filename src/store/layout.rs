@@ -1,0 +1,73 @@
+//! Where things lie in a repository.
+
+use super::name::Name;
+use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId};
+
+/// The directories of a repository, made by `init`; those below `bags` and `generations` when first needed.
+pub const DIRECTORIES: [&str; 7] = ["keys", "bags", "index", "sessions", "generations", "condemned", "moved"];
+
+/// The configuration.
+#[must_use]
+pub fn config() -> Name {
+    Name::join(&["config"])
+}
+
+/// A top directory, one of [`DIRECTORIES`].
+#[must_use]
+pub fn directory(name: &str) -> Name {
+    Name::join(&[name])
+}
+
+/// A key slot.
+#[must_use]
+pub fn key_slot(id: KeySlotId) -> Name {
+    Name::join(&["keys", &id.to_string()])
+}
+
+/// The directory of bags whose id begins with this byte.
+#[must_use]
+pub fn bag_directory(first: u8) -> Name {
+    Name::join(&["bags", &format!("{first:02x}")])
+}
+
+/// A bag.
+#[must_use]
+pub fn bag(id: BagId) -> Name {
+    Name::join(&["bags", &format!("{:02x}", id.0[0]), &id.to_string()])
+}
+
+/// A bag while it is uploaded.
+#[must_use]
+pub fn bag_part(id: BagId) -> Name {
+    bag(id).with_suffix(".part")
+}
+
+/// An index segment.
+#[must_use]
+pub fn segment(id: SegmentId) -> Name {
+    Name::join(&["index", &id.to_string()])
+}
+
+/// The directory of a client's generations.
+#[must_use]
+pub fn generations(client: ClientId) -> Name {
+    Name::join(&["generations", &client.to_string()])
+}
+
+/// A generation record.
+#[must_use]
+pub fn generation(client: ClientId, id: GenerationId) -> Name {
+    Name::join(&["generations", &client.to_string(), &id.to_string()])
+}
+
+/// A session: the lease file that becomes the generation record.
+#[must_use]
+pub fn session(client: ClientId, id: GenerationId) -> Name {
+    Name::join(&["sessions", &format!("{client}.{id}")])
+}
+
+/// The lease file of a session that becomes an index segment.
+#[must_use]
+pub fn segment_lease(client: ClientId, id: GenerationId, segment: SegmentId) -> Name {
+    Name::join(&["sessions", &format!("{client}.{id}.{segment}")])
+}

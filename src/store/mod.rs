@@ -1,0 +1,122 @@
+//! Named immutable files, wherever they are.
+//!
+//! A store keeps files under relative names ([`Name`]) and promises:
+//!
+//! - **Written once.** A file is created exclusively under a temporary (or lease) name by [`Store::create`], filled
+//!   by [`Upload::append`], and appears under its final name by [`Upload::commit`], whole, or not at all. Nothing
+//!   stored is ever changed; there is no overwrite and no append to what is committed.
+//! - **Committed means durable.** When `commit` has succeeded, the bytes were fsynced before the rename (where
+//!   the server offers it), and the file will be there after a crash of either side.
+//! - **A rename never overwrites**: it fails with [`ErrorKind::Exists`].
+//! - **Started at once, waited for later.** A call that returns a [`Pending`] has already sent its requests (or will,
+//!   without further help); one thread keeps many in flight by collecting their `Pending`s before it waits. Calls made
+//!   one after another by one thread on small things (`list`, `create`, `read`) reach a server in that order on one
+//!   channel, which is what the lease protocol builds on.
+//! - **A short range is an error**: `read` gives exactly the bytes asked for or fails with [`ErrorKind::Truncated`].
+//! - **Nothing is cached here**; wrappers do that.
+
+pub mod contract;
+pub mod error;
+pub mod layout;
+pub mod local;
+pub mod name;
+pub mod pending;
+pub mod sftp;
+pub mod testing;
+
+use std::sync::Arc;
+
+pub use error::{ErrorKind, StoreError};
+pub use name::Name;
+pub use pending::{Completer, Pending};
+
+/// A file as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The last component of its name.
+    pub name: String,
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last modified, by the server's clock, in seconds since 1970.
+    pub modified: i64,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+}
+
+/// What went over the wire so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Traffic {
+    /// Requests sent.
+    pub requests: u64,
+    /// Serial waits: requests that were sent when none was outstanding on any channel.
+    pub serial_waits: u64,
+    /// Bytes of requests sent.
+    pub bytes_up: u64,
+    /// Bytes of answers received.
+    pub bytes_down: u64,
+}
+
+/// Named immutable files. See the module's promises.
+pub trait Store: Send + Sync {
+    /// Where the store is, for messages: a path or a URL.
+    fn describe(&self) -> String;
+
+    /// The files of a directory, in no order; none when the directory does not exist. Files that are hidden or temporary are listed too.
+    fn list(&self, dir: &Name) -> Pending<Vec<Listed>>;
+
+    /// `len` bytes of a file from `offset`. Fails with `Truncated` when the file ends before, with `NotFound` when it does not exist.
+    fn read(&self, name: &Name, offset: u64, len: u64) -> Pending<Vec<u8>>;
+
+    /// The last `len` bytes of a file (all of it when it is shorter), and its size.
+    fn read_tail(&self, name: &Name, len: u64) -> Pending<(Vec<u8>, u64)>;
+
+    /// A whole file of at most `limit` bytes; a longer one fails with `TooLong`.
+    fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>>;
+
+    /// Creates an empty file exclusively under `name` (making missing directories) and opens it for writing. The file is visible to others under that name at once.
+    /// `class` says how it travels. Failures, `Exists` included, are told by the [`Upload`]'s calls.
+    fn create(&self, name: &Name, class: Class) -> Box<dyn Upload>;
+
+    /// Removes a file. `NotFound` when it is not there.
+    fn remove(&self, name: &Name) -> Pending<()>;
+
+    /// Renames a file without overwriting: `Exists` when the new name is taken, `NotFound` when the old one is not there.
+    fn rename(&self, from: &Name, to: &Name) -> Pending<()>;
+
+    /// Makes a directory and its parents; succeeds when it is there already.
+    fn make_dir(&self, dir: &Name) -> Pending<()>;
+
+    /// What went over the wire so far; zeros for a store without one.
+    fn traffic(&self) -> Traffic;
+}
+
+/// How an upload travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// A small file, on the control channel, in order with the other small things.
+    Control,
+    /// A bag, on one of the bulk channels.
+    Bulk,
+}
+
+/// A file being written. Dropping it without `commit` abandons it: its temporary file is removed, as far as possible in the background.
+pub trait Upload: Send {
+    /// Waits until the file was created, or tells why it could not be.
+    ///
+    /// # Errors
+    /// `Exists` when the name is taken; else what the server says.
+    fn created(&mut self) -> Result<(), StoreError>;
+
+    /// Appends bytes. Returns as soon as they are queued, which waits while the store's budget of outstanding bytes is used up. A failure of an earlier append may be reported here.
+    ///
+    /// # Errors
+    /// The first failure of this upload.
+    fn append(&mut self, bytes: Vec<u8>) -> Result<(), StoreError>;
+
+    /// Makes the bytes durable, closes the file, and when all of it is acknowledged renames it to `name` without overwriting (making missing directories).
+    /// `NotFound` when the file was removed in the meantime (a revoked lease).
+    fn commit(self: Box<Self>, name: &Name) -> Pending<()>;
+}
+
+/// A store shared by many threads.
+pub type SharedStore = Arc<dyn Store>;
