@@ -2,7 +2,8 @@
 //!
 //! An [`Entry`] is the same whether it was read from the live data or from a DIR page. Everything that a Linux
 //! file system can say of a file is here, except its access time. References are *places*: an entry alone is
-//! enough to fetch the contents, no index is asked.
+//! enough to fetch the contents, no index is asked. While a generation is being made, the places of its newest
+//! objects are not known yet; the types that hold references are therefore generic in them (`R`).
 
 use std::sync::Arc;
 
@@ -43,20 +44,20 @@ pub struct Owner {
 
 /// An extended attribute. POSIX ACLs and capabilities are such.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Xattr {
+pub struct Xattr<R = Reference> {
     /// Its full name (`user.x`, `security.capability`, `system.posix_acl_access`).
     pub name: Box<[u8]>,
     /// Its value.
-    pub value: XattrValue,
+    pub value: XattrValue<R>,
 }
 
 /// The value of an extended attribute.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum XattrValue {
+pub enum XattrValue<R = Reference> {
     /// A small value, here.
     Inline(Box<[u8]>),
     /// A large value, stored as a chunk.
-    Chunk(Reference),
+    Chunk(R),
 }
 
 /// All that is known of a file besides its name and contents.
@@ -82,8 +83,6 @@ pub struct Metadata {
     pub rdev: (u32, u32),
     /// Inode flags as `FS_IOC_GETFLAGS` gives them, those that can be set again; 0 when unknown.
     pub flags: u32,
-    /// Extended attributes, by name.
-    pub xattrs: Vec<Xattr>,
 }
 
 /// Where an object lies.
@@ -112,9 +111,9 @@ pub struct Reference {
 
 /// A piece of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum Piece<R = Reference> {
     /// Bytes stored as a chunk.
-    Chunk(Reference),
+    Chunk(R),
     /// A hole of this many bytes.
     Hole(u64),
 }
@@ -138,44 +137,46 @@ impl Piece {
 
 /// A part of a long chunk list, stored as an object of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ListPart {
+pub struct ListPart<R = Reference> {
     /// The list object.
-    pub list: Reference,
+    pub list: R,
     /// Bytes of contents that its pieces cover.
     pub bytes: u64,
 }
 
 /// What an entry holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum Content<R = Reference> {
     /// Nothing: FIFOs, sockets, devices, empty files, and files that could not be read.
     Empty,
     /// A small file's bytes, here.
     Inline(Box<[u8]>),
     /// A file's pieces, in order.
-    Pieces(Vec<Piece>),
+    Pieces(Vec<Piece<R>>),
     /// A long file's list objects, in order; `depth` 1 means that they hold pieces, more that they hold parts again.
     Lists {
         /// Levels of list objects.
         depth: u8,
         /// The list objects.
-        parts: Vec<ListPart>,
+        parts: Vec<ListPart<R>>,
     },
     /// A symbolic link's target.
     Target(Box<[u8]>),
     /// A directory's top page; `None` when it has no entries.
-    Directory(Option<Reference>),
+    Directory(Option<R>),
 }
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct Entry<R = Reference> {
     /// Its name in the directory, as bytes, without `/` and NUL; never empty, `.` or `..`.
     pub name: Box<[u8]>,
     /// Its metadata.
     pub metadata: Metadata,
+    /// Its extended attributes, by name.
+    pub xattrs: Vec<Xattr<R>>,
     /// Its contents.
-    pub content: Content,
+    pub content: Content<R>,
 }
 
 /// Whether `name` may stand in a directory: not empty, no `/`, no NUL, not `.` or `..`.
