@@ -1,0 +1,1 @@
+//! What makes [`Link`](super::link::Link)s: ways to reach an SFTP server.
