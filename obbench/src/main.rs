@@ -1,1 +1,3 @@
+//! The `obbench` program.
+
 fn main() {}

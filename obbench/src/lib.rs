@@ -1,0 +1,14 @@
+//! obbench: the instrument that measures backup programs over the links that people have.
+//!
+//! Three parts are of use to anybody's tests as well as to the benchmarks:
+//!
+//! * [`sshd`]: an OpenSSH server of one's own on loopback, with its keys and a ready client configuration;
+//! * [`need`]: whether a program that a test needs is there, and whether the test may be skipped without it;
+//! * [`process`]: finding, stopping and killing the processes that a child has started.
+//!
+//! Everything here talks to 127.0.0.1 only and removes what it made when it is dropped.
+
+pub mod clock;
+pub mod need;
+pub mod process;
+pub mod sshd;
