@@ -57,6 +57,18 @@ impl StoreError {
         Self { kind, operation, subject: subject.to_string(), detail: detail.to_string(), source: None }
     }
 
+    /// The same failure once more, for another who asks; without its cause, which cannot be copied.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        Self {
+            kind: self.kind,
+            operation: self.operation,
+            subject: self.subject.clone(),
+            detail: self.detail.clone(),
+            source: None,
+        }
+    }
+
     /// An operating system error.
     #[must_use]
     pub fn from_io(operation: &'static str, subject: impl fmt::Display, error: std::io::Error) -> Self {

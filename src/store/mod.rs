@@ -114,7 +114,7 @@ pub trait Upload: Send {
     fn append(&mut self, bytes: Vec<u8>) -> Result<(), StoreError>;
 
     /// Makes the bytes durable, closes the file, and when all of it is acknowledged renames it to `name` without overwriting (making missing directories).
-    /// `NotFound` when the file was removed in the meantime (a revoked lease).
+    /// `NotFound` when the file was removed in the meantime (a revoked lease), `Exists` when `name` is taken. After a failure the temporary file is removed, as if dropped.
     fn commit(self: Box<Self>, name: &Name) -> Pending<()>;
 }
 

@@ -1,1 +1,0 @@
-//! Stores for tests.
