@@ -1,1 +1,15 @@
 //! Keys, sealing and key slots.
+//!
+//! One random [`MasterKey`] makes every other key, each by BLAKE3's key derivation with a context string of its own
+//! ([`keys`]). What is stored is sealed ([`seal`]): XChaCha20-Poly1305 with a random nonce, and the place where it is stored as
+//! associated data, so that a server can lose things but can neither change nor swap them unnoticed.
+//! The master key itself is stored in key slots, wrapped under a passphrase or in the clear.
+//!
+//! Nonces are made in `seal.rs` and nowhere else. With 192 random bits no counter is kept, and no two machines that
+//! share a key need to know of each other.
+
+pub mod keys;
+pub mod seal;
+
+pub use keys::{HashKey, Keys, MasterKey, NameKey};
+pub use seal::{Context, Kind, OVERHEAD, SealError, SealKey};

@@ -1,0 +1,197 @@
+//! From pushed bytes to chunks.
+
+use super::cutter::Cutter;
+
+/// Collects pushed bytes and hands out chunks. Holds at most two chunks of the largest size.
+///
+/// Each byte is copied about once at most, and not at all where a push is so long that whole chunks lie in it.
+#[derive(Debug)]
+pub struct Chunker {
+    cutter: Cutter,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next chunk begins.
+    start: usize,
+}
+
+impl Chunker {
+    /// A chunker with nothing in it.
+    #[must_use]
+    pub fn new(cutter: Cutter) -> Self {
+        Self { cutter, buffer: Vec::new(), start: 0 }
+    }
+
+    /// Takes bytes in and hands out the chunks that are now certain.
+    pub fn push(&mut self, mut data: &[u8], emit: &mut impl FnMut(&[u8])) {
+        let max = self.cutter.max();
+        loop {
+            if self.pending() == 0 {
+                self.clear();
+                while let Some(end) = self.cutter.cut(data, false) {
+                    let (chunk, rest) = data.split_at(end);
+                    emit(chunk);
+                    data = rest;
+                }
+                self.buffer.extend_from_slice(data);
+                return;
+            }
+            let (more, rest) = data.split_at(data.len().min(max.saturating_sub(self.pending())));
+            self.make_room(more.len());
+            self.buffer.extend_from_slice(more);
+            if self.pending() < max {
+                return;
+            }
+            self.emit_one(false, emit);
+            // What is left of the buffer came with this push: go on there, where nothing need be copied.
+            if self.pending() <= more.len() {
+                let (_, again) = data.split_at(more.len().saturating_sub(self.pending()));
+                data = again;
+                self.clear();
+            } else {
+                data = rest;
+            }
+        }
+    }
+
+    /// Hands out what is left, and is ready for another file.
+    pub fn finish(&mut self, emit: &mut impl FnMut(&[u8])) {
+        while self.emit_one(true, emit) {}
+        self.clear();
+    }
+
+    /// Forgets what is left (of a file that cannot be read on), and is ready for another file.
+    pub fn clear(&mut self) {
+        self.buffer.clear();
+        self.start = 0;
+    }
+
+    /// Bytes taken in and not yet handed out.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.buffer.len().saturating_sub(self.start)
+    }
+
+    fn emit_one(&mut self, last: bool, emit: &mut impl FnMut(&[u8])) -> bool {
+        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        let Some(end) = self.cutter.cut(waiting, last) else { return false };
+        emit(waiting.get(..end).unwrap_or(waiting));
+        self.start = self.start.saturating_add(end);
+        true
+    }
+
+    /// Moves what waits to the front when the buffer would grow beyond two chunks: once per largest chunk, so that
+    /// no byte is moved more than once.
+    fn make_room(&mut self, more: usize) {
+        if self.start > 0 && self.buffer.len().saturating_add(more) > self.cutter.max().saturating_mul(2) {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunker::Limits;
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    const SMALL: Limits = Limits { min: 64, avg: 256, max: 1024 };
+
+    /// Bytes that look random: BLAKE3's output for `seed`.
+    fn noise(seed: u8, len: usize) -> Vec<u8> {
+        let mut bytes = vec![0; len];
+        blake3::Hasher::new_keyed(&[seed; 32]).finalize_xof().fill(&mut bytes);
+        bytes
+    }
+
+    fn cutter(seed: u8) -> Cutter {
+        let bytes = noise(seed, 2048);
+        let (numbers, _) = bytes.as_chunks::<8>();
+        let mut gear = [0; 256];
+        gear.iter_mut().zip(numbers).for_each(|(number, bytes)| *number = u64::from_le_bytes(*bytes));
+        Cutter::new(SMALL, gear)
+    }
+
+    fn chunks(cutter: &Cutter, pushes: &[&[u8]]) -> Vec<Vec<u8>> {
+        let mut chunker = Chunker::new(cutter.clone());
+        let mut chunks = Vec::new();
+        let mut emit = |chunk: &[u8]| chunks.push(chunk.to_vec());
+        for data in pushes {
+            chunker.push(data, &mut emit);
+            assert!(chunker.buffer.len() <= 2 * cutter.max());
+        }
+        chunker.finish(&mut emit);
+        assert_eq!(chunker.pending(), 0);
+        chunks
+    }
+
+    /// Random bytes with runs of zeros in them.
+    fn contents() -> impl Strategy<Value = Vec<u8>> {
+        let piece = prop_oneof![(any::<u8>(), 0..3000_usize).prop_map(|(seed, len)| noise(seed, len)), {
+            (0..3000_usize).prop_map(|len| vec![0; len])
+        }];
+        proptest::collection::vec(piece, 0..6).prop_map(|pieces| pieces.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_are_the_input_whatever_the_pushes(data in contents(), cuts in proptest::collection::vec(1..4000_usize, 1..20)) {
+            let cutter = cutter(1);
+            let whole = chunks(&cutter, &[&data]);
+            prop_assert_eq!(&whole.concat(), &data);
+            let mut pushes = Vec::new();
+            let mut rest = &data[..];
+            for len in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (push, after) = rest.split_at(rest.len().min(*len));
+                pushes.push(push);
+                rest = after;
+            }
+            prop_assert_eq!(&chunks(&cutter, &pushes), &whole);
+            let max = cutter.max();
+            prop_assert!(whole.iter().all(|chunk| chunk.len() <= max && !chunk.is_empty()));
+            if let Some((_, but_last)) = whole.split_last() {
+                prop_assert!(but_last.iter().all(|chunk| chunk.len() >= 64));
+            }
+        }
+
+        #[test]
+        fn an_insertion_changes_few_chunks(seed: u8, insert in proptest::collection::vec(any::<u8>(), 1..50), at in 0..2000_usize) {
+            let cutter = cutter(1);
+            let data = noise(seed, 50_000);
+            let before = chunks(&cutter, &[&data]);
+            let after = chunks(&cutter, &[&data[..at], &insert, &data[at..]]);
+            let known: HashSet<_> = before.iter().collect();
+            let new = after.iter().filter(|chunk| !known.contains(chunk)).count();
+            prop_assert!(before.len() > 100);
+            prop_assert!(new <= 30, "{new} new chunks");
+        }
+    }
+
+    #[test]
+    fn another_gear_table_cuts_elsewhere() {
+        let data = noise(0, 100_000);
+        let one: HashSet<_> = chunks(&cutter(1), &[&data]).into_iter().collect();
+        let two = chunks(&cutter(2), &[&data]);
+        assert!(two.iter().filter(|chunk| one.contains(*chunk)).count() * 20 < two.len());
+    }
+
+    #[test]
+    fn the_mean_is_near_the_average() {
+        let count = chunks(&cutter(1), &[&noise(0, 1 << 20)]).len();
+        assert!((3000..6000).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn a_cleared_chunker_begins_anew() {
+        let mut chunker = Chunker::new(cutter(1));
+        chunker.push(b"lost", &mut |_| panic!("too early"));
+        chunker.clear();
+        let mut got = Vec::new();
+        chunker.push(b"kept", &mut |_| panic!("too early"));
+        chunker.finish(&mut |chunk| got.extend_from_slice(chunk));
+        assert_eq!(got, b"kept");
+    }
+}
