@@ -3,11 +3,7 @@
 //! [`run`] runs them all, each on a store of its own, or on one shared by all of them: they use directories of different names, and none
 //! expects the store to be empty. A promise that is broken panics, with its function in the backtrace.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::missing_panics_doc,
-    reason = "a suite of tests: a broken promise panics"
-)]
+#![expect(clippy::unwrap_used, reason = "a suite of tests: a broken promise panics")]
 
 use std::sync::Barrier;
 use std::thread;
@@ -21,8 +17,11 @@ pub fn run(make: &dyn Fn() -> SharedStore) {
     }
 }
 
+/// Checks one promise; panics when it is broken.
+pub type Promise = fn(&dyn Store);
+
 /// The promises by name, for a suite that wants a report for each.
-pub const PROMISES: &[(&str, fn(&dyn Store))] = &[
+pub const PROMISES: &[(&str, Promise)] = &[
     ("what_is_committed_can_be_read", what_is_committed_can_be_read),
     ("an_empty_file_is_a_file", an_empty_file_is_a_file),
     ("big_appends_arrive_in_order", big_appends_arrive_in_order),
