@@ -44,6 +44,7 @@ pub const PROMISES: &[(&str, Promise)] = &[
     ("rename_never_overwrites", rename_never_overwrites),
     ("removing_twice_is_not_found", removing_twice_is_not_found),
     ("make_dir_is_content_with_what_is_there", make_dir_is_content_with_what_is_there),
+    ("the_top_can_be_made_and_listed", the_top_can_be_made_and_listed),
     ("many_are_in_flight", many_are_in_flight),
     ("one_creator_wins", one_creator_wins),
     ("one_renamer_wins", one_renamer_wins),
@@ -321,6 +322,17 @@ fn make_dir_is_content_with_what_is_there(store: &dyn Store) {
     put(store, "made/with/parents/file", b"x");
     store.make_dir(&name("made/with/parents")).wait().unwrap();
     assert_eq!(get(store, "made/with/parents/file"), b"x");
+}
+
+fn the_top_can_be_made_and_listed(store: &dyn Store) {
+    store.make_dir(&Name::top()).wait().unwrap();
+    put(store, "top", b"bytes");
+    put(store, "below/file", b"");
+    let mut entries = store.list(&Name::top()).wait().unwrap();
+    entries.retain(|entry| entry.name == "top" || entry.name == "below");
+    entries.sort_by(|one, two| one.name.cmp(&two.name));
+    let entries: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.is_dir)).collect();
+    assert_eq!(entries, [("below", true), ("top", false)]);
 }
 
 fn many_are_in_flight(store: &dyn Store) {

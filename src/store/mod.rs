@@ -83,7 +83,7 @@ pub trait Store: Send + Sync {
     /// Renames a file without overwriting: `Exists` when the new name is taken, `NotFound` when the old one is not there.
     fn rename(&self, from: &Name, to: &Name) -> Pending<()>;
 
-    /// Makes a directory and its parents; succeeds when it is there already.
+    /// Makes a directory and its parents; succeeds when it is there already. [`Name::top`] is the store's own, whose parents are not made.
     fn make_dir(&self, dir: &Name) -> Pending<()>;
 
     /// What went over the wire so far; zeros for a store without one.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 /// A relative name: components of `a`-`z`, `0`-`9`, `-`, `_` and `.`, joined by `/`; no component is empty or begins with a dot.
+/// [`Name::top`] alone has no component.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(String);
 
@@ -19,6 +20,12 @@ impl Name {
                     })
             });
         valid.then(|| Self(text.to_owned()))
+    }
+
+    /// The store's own directory: to be listed and made, and nothing else.
+    #[must_use]
+    pub fn top() -> Self {
+        Self(String::new())
     }
 
     /// A name made of parts that are known to be valid.

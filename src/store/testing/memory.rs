@@ -197,7 +197,7 @@ impl State {
     }
 
     fn make_dirs(&mut self, dir: &Name, operation: &'static str) -> Result<(), StoreError> {
-        let mut above = Some(dir.clone());
+        let mut above = Some(dir.clone()).filter(|dir| *dir != Name::top());
         while let Some(name) = above {
             match self.nodes.get(name.as_str()) {
                 Some(Node::File(_)) => return Err(error(ErrorKind::Other, operation, dir)),
@@ -254,7 +254,7 @@ impl State {
         if self.file(dir).is_some() {
             return Err(error(ErrorKind::Other, "list", dir));
         }
-        let prefix = format!("{dir}/");
+        let prefix = if *dir == Name::top() { String::new() } else { format!("{dir}/") };
         let below = self.nodes.range(prefix.clone()..).take_while(|(name, _)| name.starts_with(&prefix));
         let listed = below.filter_map(|(name, node)| {
             let last = name.strip_prefix(&prefix).filter(|rest| !rest.contains('/'))?.to_owned();
