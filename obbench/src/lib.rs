@@ -1,8 +1,9 @@
 //! obbench: the instrument that measures backup programs over the links that people have.
 //!
-//! Three parts are of use to anybody's tests as well as to the benchmarks:
+//! Of use to anybody's tests as well as to the benchmarks are:
 //!
 //! * [`sshd`]: an OpenSSH server of one's own on loopback, with its keys and a ready client configuration;
+//! * [`relay`]: a slow, distant or failing line to it;
 //! * [`need`]: whether a program that a test needs is there, and whether the test may be skipped without it;
 //! * [`process`]: finding, stopping and killing the processes that a child has started.
 //!
@@ -11,4 +12,6 @@
 pub mod clock;
 pub mod need;
 pub mod process;
+pub mod random;
+pub mod relay;
 pub mod sshd;
