@@ -1,1 +1,104 @@
-//! Bags: immutable files of sealed blocks.
+//! Bags: immutable files of sealed blocks, the unit of upload.
+//!
+//! [`packer`] turns objects into bags, [`reader`] fetches them back by reference, [`format`] knows the bytes.
+
+pub mod block;
+pub mod format;
+pub mod packer;
+pub mod reader;
+pub mod source;
+mod stream;
+
+use crate::base::id::{BagId, RepositoryId};
+use crate::compress::{self, Level};
+use crate::crypto::{Context, Keys, Kind, SealError, seal};
+
+pub use block::Placing;
+pub use format::{BagKind, Table};
+pub use packer::{FullBlock, Packer, PackerEvents, PackerOptions, Stopped};
+pub use stream::StoredBag;
+
+/// What sealing and opening in this repository takes: its keys and its id.
+#[derive(Clone)]
+pub struct Sealing {
+    /// The keys.
+    pub keys: Keys,
+    /// The repository.
+    pub repository: RepositoryId,
+}
+
+/// The largest opened block or table in bytes.
+const MAX_OPENED: usize = 64 << 20;
+
+/// Bytes in front of a block's compressed contents: codec and raw length.
+const PREFIX: usize = 5;
+
+/// A sealed block that cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The seal is broken: the bytes are damaged or belong elsewhere.
+    #[error(transparent)]
+    Seal(#[from] SealError),
+    /// What was sealed is not a block.
+    #[error("what was sealed there is not a block")]
+    Contents,
+    /// What was sealed cannot be decompressed.
+    #[error(transparent)]
+    Compressed(#[from] compress::DecompressError),
+}
+
+impl Sealing {
+    /// Compressed contents with their prefix and with room for the nonce in front: what [`seal`](Self::seal) completes. Its
+    /// length is the sealed length already.
+    fn compress(&self, bytes: &[u8], level: Level) -> Vec<u8> {
+        let mut buffer = Vec::with_capacity(bytes.len() / 2 + seal::OVERHEAD + PREFIX);
+        seal::begin(&mut buffer);
+        let packed = compress::compress(level, bytes);
+        buffer.push(packed.codec);
+        buffer.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+        buffer.extend_from_slice(&packed.bytes);
+        buffer.extend([0; seal::TAG_LEN]);
+        buffer
+    }
+
+    /// Seals, in its place, what [`compress`](Self::compress) made.
+    fn seal(&self, kind: Kind, bag: BagId, offset: u64, buffer: &mut Vec<u8>) {
+        buffer.truncate(buffer.len() - seal::TAG_LEN);
+        self.keys.seal().seal_in_place(&self.context(kind, &bag, offset), buffer, 0);
+    }
+
+    /// Compresses and seals at once.
+    fn seal_compressed(&self, kind: Kind, bag: BagId, offset: u64, bytes: &[u8], level: Level) -> Vec<u8> {
+        let mut buffer = self.compress(bytes, level);
+        self.seal(kind, bag, offset, &mut buffer);
+        buffer
+    }
+
+    /// Opens and decompresses a block or a table.
+    ///
+    /// # Errors
+    /// When the bytes are damaged, or belong elsewhere.
+    pub fn open(&self, kind: Kind, bag: BagId, offset: u64, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
+        let opened = self.keys.seal().open(&self.context(kind, &bag, offset), sealed)?;
+        let (codec, rest) = opened.split_first().ok_or(OpenError::Contents)?;
+        let (len, packed) = rest.split_first_chunk::<4>().ok_or(OpenError::Contents)?;
+        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+        if len > MAX_OPENED {
+            return Err(OpenError::Contents);
+        }
+        Ok(compress::decompress(*codec, packed, len)?)
+    }
+
+    fn context<'a>(&self, kind: Kind, bag: &'a BagId, offset: u64) -> Context<'a> {
+        Context { repository: self.repository, kind, file: bag.as_bytes(), offset }
+    }
+}
+
+/// How the blocks of a bag of this kind are sealed.
+#[must_use]
+pub fn block_kind(kind: BagKind) -> Kind {
+    match kind {
+        BagKind::Data => Kind::DataBlock,
+        BagKind::Tree => Kind::TreeBlock,
+    }
+}

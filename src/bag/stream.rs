@@ -1,0 +1,125 @@
+//! One bag on its way to the store.
+//!
+//! Blocks are sealed by several threads and arrive in any order; a bag is written, and hashed, from its beginning to its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_channel::Receiver;
+
+use super::Sealing;
+use super::format::{self, BagKind, Table, TableBlock};
+use crate::base::budget::Permit;
+use crate::base::id::BagId;
+use crate::crypto::Kind;
+use crate::store::{Class, ErrorKind, Store, StoreError, Upload, layout};
+
+/// A bag that the store has acknowledged.
+#[derive(Debug, Clone)]
+pub struct StoredBag {
+    /// Its id.
+    pub id: BagId,
+    /// What it holds.
+    pub kind: BagKind,
+    /// Its length in bytes.
+    pub size: u64,
+    /// Where its sealed table begins.
+    pub table_offset: u64,
+    /// Length of the sealed table.
+    pub table_len: u32,
+    /// Its table.
+    pub table: Arc<Table>,
+}
+
+/// What a stream is told.
+pub(super) enum Message {
+    /// A sealed block; the permit is held until the store has taken the bytes over.
+    Block { block: TableBlock, sealed: Vec<u8>, permit: Permit },
+    /// No block lies at or behind this offset.
+    End(u64),
+}
+
+/// Writes a bag until its end is told and reached, and waits until the store has acknowledged it. The receiver's hanging up before means
+/// that the bag is given up.
+pub(super) fn run(
+    store: &dyn Store,
+    sealing: &Sealing,
+    (id, kind): (BagId, BagKind),
+    messages: &Receiver<Message>,
+    queued: &AtomicU64,
+) -> Result<StoredBag, StoreError> {
+    let mut bag = Writer::begin(store, id, kind)?;
+    let mut early = BTreeMap::new();
+    let mut end = None;
+    while end != Some(bag.at) {
+        let Ok(message) = messages.recv() else {
+            return Err(StoreError::new(ErrorKind::Cancelled, "store", layout::bag(id), "given up"));
+        };
+        match message {
+            Message::End(offset) => end = Some(offset),
+            Message::Block { block, sealed, permit } => {
+                early.insert(block.offset, (block, sealed, permit));
+            }
+        }
+        while let Some((block, sealed, permit)) = early.remove(&bag.at) {
+            let len = u64::from(block.stored);
+            bag.write(sealed)?;
+            bag.table.blocks.push(block);
+            queued.fetch_sub(len, Ordering::Relaxed);
+            drop(permit);
+        }
+    }
+    bag.finish(sealing)
+}
+
+/// The written part of a bag.
+struct Writer {
+    id: BagId,
+    kind: BagKind,
+    upload: Box<dyn Upload>,
+    hash: blake3::Hasher,
+    at: u64,
+    table: Table,
+}
+
+impl Writer {
+    fn begin(store: &dyn Store, id: BagId, kind: BagKind) -> Result<Self, StoreError> {
+        let upload = store.create(&layout::bag_part(id), Class::Bulk);
+        let mut bag =
+            Self { id, kind, upload, hash: blake3::Hasher::new(), at: 0, table: Table::default() };
+        bag.write(format::encode_header(id, kind).to_vec())?;
+        Ok(bag)
+    }
+
+    fn write(&mut self, bytes: Vec<u8>) -> Result<(), StoreError> {
+        self.hash.update(&bytes);
+        self.at = self.at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        self.upload.append(bytes)
+    }
+
+    fn finish(mut self, sealing: &Sealing) -> Result<StoredBag, StoreError> {
+        let table_offset = self.at;
+        let sealed = sealing.seal_compressed(
+            Kind::BagTable,
+            self.id,
+            table_offset,
+            &format::encode_table(&self.table),
+            crate::compress::Level::Default,
+        );
+        let table_len = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
+        self.write(sealed)?;
+        self.write(format::encode_trailer_head(table_offset, table_len).to_vec())?;
+        let hash = *self.hash.finalize().as_bytes();
+        self.write(hash.to_vec())?;
+        self.upload.commit(&layout::bag(self.id)).wait()?;
+        Ok(StoredBag {
+            id: self.id,
+            kind: self.kind,
+            size: self.at,
+            table_offset,
+            table_len,
+            table: Arc::new(self.table),
+        })
+    }
+}
