@@ -57,10 +57,7 @@ impl Placing {
             Self::Known(reference) => Some(*reference),
             Self::InBlock { id, block, start, len } => {
                 let (bag, offset, stored) = block.get()?;
-                Some(Reference {
-                    id: *id,
-                    place: Place { bag, offset, stored, start: *start, len: *len },
-                })
+                Some(Reference { id: *id, place: Place { bag, offset, stored, start: *start, len: *len } })
             }
             Self::Later(placing) => placing.get()?.get(),
         }

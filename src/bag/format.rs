@@ -245,7 +245,9 @@ mod tests {
         let bag = BagId([5; 16]);
         let header = encode_header(bag, BagKind::Tree);
         assert_eq!(decode_header(&header, bag).ok(), Some(BagKind::Tree));
-        assert!(matches!(decode_header(&header, BagId([6; 16])), Err(BagFormatError::OtherBag(id)) if id == bag));
+        assert!(
+            matches!(decode_header(&header, BagId([6; 16])), Err(BagFormatError::OtherBag(id)) if id == bag)
+        );
         let mut trailer = encode_trailer_head(100, 50).to_vec();
         trailer.extend([0; 32]);
         assert_eq!(decode_trailer(&trailer, 214).ok(), Some((100, 50)));

@@ -10,7 +10,7 @@ pub mod source;
 mod stream;
 
 use crate::base::id::{BagId, RepositoryId};
-use crate::compress::{self, Level};
+use crate::compress::{self, Codec, CompressError, Level};
 use crate::crypto::{Context, Keys, Kind, SealError, seal};
 
 pub use block::Placing;
@@ -44,49 +44,45 @@ pub enum OpenError {
     Contents,
     /// What was sealed cannot be decompressed.
     #[error(transparent)]
-    Compressed(#[from] compress::DecompressError),
+    Compressed(#[from] CompressError),
 }
 
 impl Sealing {
-    /// Compressed contents with their prefix and with room for the nonce in front: what [`seal`](Self::seal) completes. Its
-    /// length is the sealed length already.
-    fn compress(&self, bytes: &[u8], level: Level) -> Vec<u8> {
+    /// Compressed contents with room for the nonce in front and the tag behind: what [`seal`](Self::seal) completes without
+    /// copying. Its sealed length is [`TAG_LEN`](seal::TAG_LEN) more.
+    fn compress(bytes: &[u8], level: Level) -> Vec<u8> {
         let mut buffer = Vec::with_capacity(bytes.len() / 2 + seal::OVERHEAD + PREFIX);
         seal::begin(&mut buffer);
-        let packed = compress::compress(level, bytes);
-        buffer.push(packed.codec);
+        let prefix = buffer.len();
+        buffer.push(0);
         buffer.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
-        buffer.extend_from_slice(&packed.bytes);
-        buffer.extend([0; seal::TAG_LEN]);
+        let codec = compress::compress_onto(level, bytes, &mut buffer);
+        buffer.reserve(seal::TAG_LEN);
+        if let Some(place) = buffer.get_mut(prefix) {
+            *place = codec.number();
+        }
         buffer
     }
 
     /// Seals, in its place, what [`compress`](Self::compress) made.
     fn seal(&self, kind: Kind, bag: BagId, offset: u64, buffer: &mut Vec<u8>) {
-        buffer.truncate(buffer.len() - seal::TAG_LEN);
         self.keys.seal().seal_in_place(&self.context(kind, &bag, offset), buffer, 0);
     }
 
-    /// Compresses and seals at once.
-    fn seal_compressed(&self, kind: Kind, bag: BagId, offset: u64, bytes: &[u8], level: Level) -> Vec<u8> {
-        let mut buffer = self.compress(bytes, level);
-        self.seal(kind, bag, offset, &mut buffer);
-        buffer
-    }
-
-    /// Opens and decompresses a block or a table.
+    /// Opens and decompresses a block or a table; `sealed` is overwritten.
     ///
     /// # Errors
     /// When the bytes are damaged, or belong elsewhere.
-    pub fn open(&self, kind: Kind, bag: BagId, offset: u64, sealed: &[u8]) -> Result<Vec<u8>, OpenError> {
-        let opened = self.keys.seal().open(&self.context(kind, &bag, offset), sealed)?;
-        let (codec, rest) = opened.split_first().ok_or(OpenError::Contents)?;
-        let (len, packed) = rest.split_first_chunk::<4>().ok_or(OpenError::Contents)?;
-        let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
+    pub fn open(&self, kind: Kind, bag: BagId, offset: u64, sealed: &mut [u8]) -> Result<Vec<u8>, OpenError> {
+        let opened = self.keys.seal().open_in_place(&self.context(kind, &bag, offset), sealed)?;
+        let (prefix, packed) = opened.split_first_chunk::<PREFIX>().ok_or(OpenError::Contents)?;
+        let [codec, len @ ..] = *prefix;
+        let len = usize::try_from(u32::from_le_bytes(len)).unwrap_or(usize::MAX);
         if len > MAX_OPENED {
             return Err(OpenError::Contents);
         }
-        Ok(compress::decompress(*codec, packed, len)?)
+        let codec = Codec::from_number(codec)?;
+        Ok(compress::decompress(codec, packed, len)?)
     }
 
     fn context<'a>(&self, kind: Kind, bag: &'a BagId, offset: u64) -> Context<'a> {

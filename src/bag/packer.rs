@@ -22,6 +22,7 @@ use super::stream::{self, Message, StoredBag};
 use crate::base::budget::Budget;
 use crate::base::id::{BagId, ObjectId};
 use crate::compress::Level;
+use crate::crypto::seal;
 use crate::store::{ErrorKind, SharedStore, StoreError};
 
 /// How a packer works.
@@ -255,8 +256,8 @@ impl Drop for Packer {
 impl Shared {
     fn seal(self: &Arc<Self>, FullBlock(kind, block): FullBlock) {
         if !self.stopped.load(Ordering::Relaxed) {
-            let mut sealed = self.sealing.compress(&block.bytes, self.options.level);
-            let len = u64::try_from(sealed.len()).unwrap_or(u64::MAX);
+            let mut sealed = Sealing::compress(&block.bytes, self.options.level);
+            let len = u64::try_from(sealed.len() + seal::TAG_LEN).unwrap_or(u64::MAX);
             let permit = self.budget.take(len);
             let (bag, offset, messages, queued) = self.reserve(kind, len);
             let stored = u32::try_from(len).unwrap_or(u32::MAX);
@@ -324,5 +325,63 @@ impl Shared {
         }
         drop(state);
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bag::reader::BagReader;
+    use crate::base::id::RepositoryId;
+    use crate::crypto::{Keys, MasterKey};
+    use crate::store::testing::MemoryStore;
+
+    #[derive(Default)]
+    struct Seen(Mutex<Vec<StoredBag>>);
+
+    impl PackerEvents for Seen {
+        fn placed(&self) {}
+        fn queued(&self, _bytes: u64) {}
+        fn stored(&self, bag: &StoredBag) {
+            lock(&self.0).push(bag.clone());
+        }
+    }
+
+    fn object(number: usize) -> Vec<u8> {
+        let len = if number.is_multiple_of(17) { 300_000 } else { number * 7 % 9000 };
+        number.to_le_bytes().into_iter().cycle().take(len).collect()
+    }
+
+    #[test]
+    fn every_object_is_where_its_reference_says() {
+        let store: SharedStore = Arc::new(MemoryStore::new());
+        let sealing =
+            Sealing { keys: Keys::derive(&MasterKey::random()), repository: RepositoryId::random() };
+        let reader = BagReader::new(Arc::clone(&store), sealing.clone());
+        let seen = Arc::new(Seen::default());
+        let mut options = PackerOptions::new(Level::Off, 3);
+        options.bag_bytes = 1 << 20;
+        let packer = Packer::new(store, sealing, options, seen.clone());
+        let placings: Vec<_> = (0..500)
+            .map(|number| {
+                let bytes = object(number);
+                packer.put(BagKind::Data, reader.id_of(&bytes), &bytes).unwrap()
+            })
+            .collect();
+        packer.quiesce().unwrap();
+        for (number, placing) in placings.iter().enumerate() {
+            let reference = placing.get().unwrap();
+            let block = reader.block(BagKind::Data, &reference.place).unwrap();
+            assert_eq!(reader.object(&reference, &block).unwrap(), object(number));
+        }
+        packer.finish().unwrap();
+        let bags = lock(&seen.0);
+        assert!(bags.len() > 4, "{} bags", bags.len());
+        for bag in bags.iter() {
+            let found = reader.find_table(bag.id).unwrap();
+            assert_eq!(found.table, bag.table);
+            assert_eq!((found.offset, found.len, found.size), (bag.table_offset, bag.table_len, bag.size));
+        }
+        assert_eq!(bags.iter().map(|bag| bag.table.objects()).sum::<usize>(), 500);
     }
 }

@@ -12,6 +12,7 @@ use super::Sealing;
 use super::format::{self, BagKind, Table, TableBlock};
 use crate::base::budget::Permit;
 use crate::base::id::BagId;
+use crate::compress::Level;
 use crate::crypto::Kind;
 use crate::store::{Class, ErrorKind, Store, StoreError, Upload, layout};
 
@@ -30,6 +31,8 @@ pub struct StoredBag {
     pub table_len: u32,
     /// Its table.
     pub table: Arc<Table>,
+    /// All its bytes, for a tree bag: the local cache keeps them.
+    pub contents: Option<Vec<u8>>,
 }
 
 /// What a stream is told.
@@ -81,32 +84,32 @@ struct Writer {
     hash: blake3::Hasher,
     at: u64,
     table: Table,
+    contents: Option<Vec<u8>>,
 }
 
 impl Writer {
     fn begin(store: &dyn Store, id: BagId, kind: BagKind) -> Result<Self, StoreError> {
         let upload = store.create(&layout::bag_part(id), Class::Bulk);
-        let mut bag =
-            Self { id, kind, upload, hash: blake3::Hasher::new(), at: 0, table: Table::default() };
+        let contents = (kind == BagKind::Tree).then(Vec::new);
+        let (hash, table) = (blake3::Hasher::new(), Table::default());
+        let mut bag = Self { id, kind, upload, hash, at: 0, table, contents };
         bag.write(format::encode_header(id, kind).to_vec())?;
         Ok(bag)
     }
 
     fn write(&mut self, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.hash.update(&bytes);
+        if let Some(contents) = &mut self.contents {
+            contents.extend_from_slice(&bytes);
+        }
         self.at = self.at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         self.upload.append(bytes)
     }
 
     fn finish(mut self, sealing: &Sealing) -> Result<StoredBag, StoreError> {
         let table_offset = self.at;
-        let sealed = sealing.seal_compressed(
-            Kind::BagTable,
-            self.id,
-            table_offset,
-            &format::encode_table(&self.table),
-            crate::compress::Level::Default,
-        );
+        let mut sealed = Sealing::compress(&format::encode_table(&self.table), Level::Default);
+        sealing.seal(Kind::BagTable, self.id, table_offset, &mut sealed);
         let table_len = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
         self.write(sealed)?;
         self.write(format::encode_trailer_head(table_offset, table_len).to_vec())?;
@@ -120,6 +123,7 @@ impl Writer {
             table_offset,
             table_len,
             table: Arc::new(self.table),
+            contents: self.contents,
         })
     }
 }

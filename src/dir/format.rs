@@ -335,9 +335,7 @@ fn entry_from(
         (EMPTY, _) if kind != Kind::Symlink && kind != Kind::Directory => Content::Empty,
         (INLINE, Kind::File) => Content::Inline(wire.data.into()),
         (PIECES, Kind::File) => Content::Pieces(take_pieces(&wire.pieces, places)?),
-        (LISTS, Kind::File) => {
-            Content::Lists { depth: wire.depth, parts: take_parts(&wire.pieces, places)? }
-        }
+        (LISTS, Kind::File) => Content::Lists { depth: wire.depth, parts: take_parts(&wire.pieces, places)? },
         (TARGET, Kind::Symlink) => Content::Target(wire.data.into()),
         (DIRECTORY, Kind::Directory) => Content::Directory(Some(places.take()?)),
         (EMPTY_DIRECTORY, Kind::Directory) => Content::Directory(None),
@@ -399,9 +397,10 @@ pub fn decode_page(bytes: &[u8]) -> Result<Page, FormatError> {
         Page::Leaf(entries.collect::<Result<_, _>>()?)
     } else if wire.entries.is_empty() {
         ascending(wire.children.iter().map(|child| child.last))?;
-        let children = wire.children.into_iter().map(|child| {
-            Ok(Child { last: child.last.into(), entries: child.entries, page: places.take()? })
-        });
+        let children = wire
+            .children
+            .into_iter()
+            .map(|child| Ok(Child { last: child.last.into(), entries: child.entries, page: places.take()? }));
         Page::Index(children.collect::<Result<_, FormatError>>()?)
     } else {
         return Err(FormatError::Meaning("a page has both entries and children"));

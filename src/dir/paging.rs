@@ -31,9 +31,8 @@ impl Cutter {
     pub fn push(&mut self, hash: u64, weight: usize) -> bool {
         self.entries += 1;
         self.bytes = self.bytes.saturating_add(weight);
-        let ends = (hash >> self.shift) & self.mask == 0
-            || self.entries >= MAX_ENTRIES
-            || self.bytes >= MAX_BYTES;
+        let ends =
+            (hash >> self.shift) & self.mask == 0 || self.entries >= MAX_ENTRIES || self.bytes >= MAX_BYTES;
         if ends {
             self.restart();
         }

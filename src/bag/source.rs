@@ -1,0 +1,1 @@
+//! Objects by reference, with the blocks opened last kept.
