@@ -72,7 +72,6 @@ impl Stat {
             link_group: self.link_group(),
             rdev: self.rdev,
             flags: 0,
-            xattrs: Vec::new(),
         }
     }
 
