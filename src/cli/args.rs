@@ -1,0 +1,291 @@
+//! The command line as it was typed. What it means is decided in [`super::settings`].
+
+use std::path::PathBuf;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Yellow.on_default().bold())
+    .usage(AnsiColor::Yellow.on_default().bold())
+    .literal(AnsiColor::Green.on_default())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+const AFTER_HELP: &str = "\
+Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, \
+4 repository damaged, 10 no repository there, 12 wrong passphrase, 130 interrupted.
+
+Environment: KITBAG_REPOSITORY, KITBAG_CLIENT_NAME, KITBAG_PASSPHRASE and KITBAG_SSH_CONFIG stand for the options of \
+these names; the options win.";
+
+/// Keeps generations of your files on a server that runs nothing but sshd, or in a local directory.
+#[derive(Debug, Parser)]
+#[command(name = "kitbag", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 110)]
+#[command(propagate_version = true, disable_help_subcommand = true, subcommand_required = true)]
+pub struct Args {
+    /// Options of every command.
+    #[command(flatten)]
+    pub common: Common,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Default, ClapArgs)]
+#[command(next_help_heading = "Common options")]
+pub struct Common {
+    /// Where the repository is: a path, sftp://[user@]host[:port]/path, sftp://…/~/path, or user@host:path
+    #[arg(long, short = 'r', global = true, value_name = "WHERE")]
+    pub repository: Option<String>,
+
+    /// The name under which generations are kept [default: the host name]
+    #[arg(long, global = true, value_name = "NAME")]
+    pub client_name: Option<String>,
+
+    /// Say more; twice, three times: much more
+    #[arg(long, short = 'v', global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+
+    /// Say nothing but problems and what was asked for
+    #[arg(long, short = 'q', global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Write results as JSON (see doc/json.md)
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// How to reach an SFTP server: by the ssh2 library or the system's ssh
+    #[arg(long, global = true, value_name = "WHICH")]
+    pub transport: Option<Transport>,
+
+    /// Read SSH settings from this file instead of ~/.ssh/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
+
+    /// Set one SSH option, as in ssh_config(5); may be repeated
+    #[arg(long = "ssh-option", global = true, value_name = "KEY=VALUE")]
+    pub ssh_options: Vec<String>,
+
+    /// Read the passphrase from this file (one newline at its end is taken off)
+    #[arg(long, global = true, value_name = "FILE", group = "passphrase")]
+    pub passphrase_file: Option<PathBuf>,
+
+    /// Read the passphrase from this open file descriptor (one newline at its end is taken off)
+    #[arg(long, global = true, value_name = "N", group = "passphrase")]
+    pub passphrase_fd: Option<u32>,
+
+    /// Run this command by sh and take the passphrase from its output (one newline at its end is taken off)
+    #[arg(long, global = true, value_name = "COMMAND", group = "passphrase")]
+    pub passphrase_command: Option<String>,
+
+    /// Keep the local cache here [default: $XDG_CACHE_HOME/kitbag or ~/.cache/kitbag]
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "no_cache")]
+    pub cache_dir: Option<PathBuf>,
+
+    /// Let the local cache grow to this size, such as 500M or 10G [default: 5G]
+    #[arg(long, global = true, value_name = "SIZE", conflicts_with = "no_cache")]
+    pub cache_size: Option<String>,
+
+    /// Use no local cache
+    #[arg(long, global = true)]
+    pub no_cache: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a new repository
+    Init(Init),
+    /// Save files as a new generation
+    Backup(Backup),
+    /// List the generations of a client, oldest first
+    Generations,
+    /// List the files of a generation
+    Ls(Ls),
+    /// Bring files of a generation back
+    Restore(Restore),
+    /// Write a file of a generation to standard output
+    Cat(Cat),
+    /// List the clients of the repository
+    Clients,
+    /// Check the repository
+    Fsck(Fsck),
+}
+
+/// `kitbag init`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Init {
+    /// Whether a passphrase protects the repository [default: passphrase]
+    #[arg(long, value_name = "HOW")]
+    pub encryption: Option<Encryption>,
+}
+
+/// `kitbag backup`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Backup {
+    /// The directories and files to save
+    #[arg(value_name = "ROOT", required = true)]
+    pub roots: Vec<PathBuf>,
+
+    /// Make the repository first when there is none
+    #[arg(long)]
+    pub init: bool,
+
+    /// With --init: whether a passphrase protects the new repository [default: passphrase]
+    #[arg(long, value_name = "HOW", requires = "init")]
+    pub encryption: Option<Encryption>,
+
+    /// Leave out what matches this gitignore-style pattern; may be repeated
+    #[arg(long = "exclude", value_name = "PATTERN")]
+    pub excludes: Vec<String>,
+
+    /// Leave out what matches a pattern of this file, one a line; may be repeated
+    #[arg(long = "exclude-from", value_name = "FILE")]
+    pub exclude_files: Vec<PathBuf>,
+
+    /// Leave out the contents of directories that a CACHEDIR.TAG marks as caches
+    #[arg(long)]
+    pub exclude_caches: bool,
+
+    /// Leave out the contents of directories that have an entry of this name; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub exclude_if_present: Vec<PathBuf>,
+
+    /// Stay on the file systems that the roots are on
+    #[arg(long, short = 'x')]
+    pub one_file_system: bool,
+
+    /// How hard to compress [default: default]
+    #[arg(long, value_name = "LEVEL")]
+    pub compression: Option<Compression>,
+
+    /// Do everything but send: say what would be saved
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+}
+
+/// `kitbag ls`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Ls {
+    /// Which generation: latest, latest~2, an id or its beginning, a date
+    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
+    pub generation: String,
+
+    /// List only these files and what is below them
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `kitbag restore`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Restore {
+    /// Restore below this directory
+    #[arg(long, value_name = "DIR")]
+    pub to: PathBuf,
+
+    /// Which generation: latest, latest~2, an id or its beginning, a date
+    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
+    pub generation: String,
+
+    /// Leave out the leading directories of the original paths: a saved root's contents come directly below DIR
+    #[arg(long)]
+    pub strip_root: bool,
+
+    /// Restore only these files and what is below them
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// `kitbag cat`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Cat {
+    /// Which generation: latest, latest~2, an id or its beginning, a date
+    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
+    pub generation: String,
+
+    /// The file
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+}
+
+/// `kitbag fsck`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Fsck {
+    /// Also read all data: every block opens and every hash matches
+    #[arg(long)]
+    pub read_data: bool,
+}
+
+/// `--transport`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Transport {
+    /// The library unless the host's settings need what it cannot do
+    #[default]
+    Auto,
+    /// The ssh2 library
+    Ssh2,
+    /// The system's ssh program
+    Openssh,
+}
+
+/// `--encryption`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Encryption {
+    /// A passphrase opens the repository
+    #[default]
+    Passphrase,
+    /// Whoever can read the repository can read what is in it
+    None,
+}
+
+/// `--compression`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Compression {
+    /// None
+    Off,
+    /// Fast
+    Fast,
+    /// A good bargain
+    #[default]
+    Default,
+    /// As small as can be, slowly
+    Max,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn common_options_stand_anywhere() {
+        for line in ["kitbag -r /r backup --init .", "kitbag backup . --init -r /r"] {
+            let args = Args::try_parse_from(line.split(' ')).expect("valid");
+            assert_eq!(args.common.repository.as_deref(), Some("/r"));
+            let Command::Backup(backup) = args.command else { panic!("not a backup") };
+            assert!(backup.init && backup.roots == [PathBuf::from(".")]);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for line in [
+            "kitbag",
+            "kitbag backup",
+            "kitbag restore",
+            "kitbag backup . --encryption none",
+            "kitbag backup . --compression 9",
+            "kitbag -q -v generations",
+            "kitbag generations --passphrase-fd 3 --passphrase-file f",
+            "kitbag generations --no-cache --cache-size 1G",
+        ] {
+            assert!(Args::try_parse_from(line.split(' ')).is_err(), "{line}");
+        }
+    }
+}

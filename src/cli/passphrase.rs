@@ -1,0 +1,177 @@
+//! Where the passphrase comes from: a file, a file descriptor, a command, the environment, or a person.
+//!
+//! It is never taken from the command line, which everybody on the machine can read. Whatever program wrote a
+//! file or printed it probably ended it with a newline, so one `\n` (or `\r\n`) at the end is taken off; the value of
+//! `KITBAG_PASSPHRASE` is used as it is.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use zeroize::Zeroizing;
+
+use super::error::Failure;
+use super::signals;
+use crate::base::secret::Passphrase;
+
+/// A passphrase longer than this is a mistake, such as a wrong file.
+const LONGEST: u64 = 64 * 1024;
+
+/// Where to take the passphrase from.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A person at the terminal.
+    Prompt,
+    /// A file.
+    File(PathBuf),
+    /// An open file descriptor of this process.
+    Descriptor(u32),
+    /// What a command prints.
+    Command(String),
+    /// The environment.
+    Given(Passphrase),
+}
+
+impl Source {
+    /// The passphrase of an existing repository.
+    ///
+    /// # Errors
+    /// When the source gives none.
+    pub fn existing(&self) -> Result<Passphrase, Failure> {
+        match self {
+            Self::Prompt => prompt("Passphrase: "),
+            other => other.fetch(),
+        }
+    }
+
+    /// A passphrase for a new repository: asked for twice, and not empty.
+    ///
+    /// # Errors
+    /// When the source gives none, it is empty, or the two that were typed differ.
+    pub fn new_one(&self) -> Result<Passphrase, Failure> {
+        let passphrase = match self {
+            Self::Prompt => {
+                let first = prompt("New passphrase: ")?;
+                let second = prompt("The same again: ")?;
+                if first.expose() != second.expose() {
+                    return Err(Failure::failed("the two passphrases differ").hint("try again"));
+                }
+                first
+            }
+            other => other.fetch()?,
+        };
+        if passphrase.is_empty() {
+            return Err(Failure::failed("the passphrase is empty")
+                .hint("choose one, or say --encryption none if nothing shall be secret"));
+        }
+        Ok(passphrase)
+    }
+
+    fn fetch(&self) -> Result<Passphrase, Failure> {
+        match self {
+            Self::Prompt => prompt("Passphrase: "),
+            Self::Given(passphrase) => Ok(passphrase.clone()),
+            Self::File(path) => from_file(path).map_err(|error| {
+                Failure::failed(format!("cannot read the passphrase file {}: {error}", path.display()))
+            }),
+            Self::Descriptor(number) => from_file(Path::new(&format!("/dev/fd/{number}"))).map_err(|error| {
+                Failure::failed(format!("cannot read the passphrase from file descriptor {number}: {error}"))
+            }),
+            Self::Command(command) => from_command(command),
+        }
+    }
+}
+
+fn from_file(path: &Path) -> io::Result<Passphrase> {
+    bounded(File::open(path)?)
+}
+
+fn bounded(reader: impl io::Read) -> io::Result<Passphrase> {
+    let mut bytes = Zeroizing::new(Vec::new());
+    reader.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LONGEST {
+        return Err(io::Error::other(format!("it is longer than the {LONGEST} bytes that are allowed")));
+    }
+    Ok(Passphrase::new(without_newline(&bytes).to_vec()))
+}
+
+fn without_newline(bytes: &[u8]) -> &[u8] {
+    bytes.strip_suffix(b"\r\n").or_else(|| bytes.strip_suffix(b"\n")).unwrap_or(bytes)
+}
+
+fn from_command(command: &str) -> Result<Passphrase, Failure> {
+    let cannot = |what: &dyn std::fmt::Display| {
+        Failure::failed(format!("the passphrase command {command:?} gave no passphrase: {what}"))
+    };
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| cannot(&error))?;
+    let output = child.stdout.take().map_or_else(|| Err(io::ErrorKind::BrokenPipe.into()), bounded);
+    let status = child.wait().map_err(|error| cannot(&error))?;
+    if !status.success() {
+        return Err(cannot(&status));
+    }
+    output.map_err(|error| cannot(&error))
+}
+
+/// Asks a person for a secret without showing it.
+///
+/// # Errors
+/// When there is no terminal, or Ctrl-C was typed.
+pub fn prompt(question: &str) -> Result<Passphrase, Failure> {
+    match signals::while_asking(|| rpassword::prompt_password(question)) {
+        Ok(text) => Ok(Passphrase::new(text.into_bytes())),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::interrupted()),
+        Err(error) => Err(Failure::failed(format!("cannot ask for the passphrase: {error}")).hint(
+            "without a terminal give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_file(contents: &[u8]) -> Result<Passphrase, Failure> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), contents).expect("written");
+        Source::File(file.path().to_path_buf()).existing()
+    }
+
+    #[test]
+    fn one_newline_is_taken_off() {
+        for (contents, expected) in [
+            (&b"secret\n"[..], &b"secret"[..]),
+            (b"secret", b"secret"),
+            (b"secret\r\n", b"secret"),
+            (b"secret\n\n", b"secret\n"),
+            (b" \xff ", b" \xff "),
+        ] {
+            assert_eq!(of_file(contents).expect("read").expose(), expected);
+        }
+    }
+
+    #[test]
+    fn what_a_command_prints() {
+        let passphrase = Source::Command("printf 'a b\\n'".to_owned()).existing().expect("printed");
+        assert_eq!(passphrase.expose(), b"a b");
+        assert!(Source::Command("echo x; exit 3".to_owned()).existing().is_err());
+    }
+
+    #[test]
+    fn a_wrong_file_is_noticed() {
+        let too_long = vec![b'x'; usize::try_from(LONGEST).expect("small") + 1];
+        assert!(of_file(&too_long).is_err());
+        assert!(Source::File("/nonexistent/file".into()).existing().is_err());
+    }
+
+    #[test]
+    fn a_new_one_is_not_empty() {
+        assert!(Source::Given(Passphrase::new(Vec::new())).new_one().is_err());
+        assert!(Source::Given(Passphrase::new(Vec::new())).existing().is_ok());
+    }
+}

@@ -1,0 +1,243 @@
+//! What the command line means, with the environment beside it: options win over variables, variables over defaults.
+
+use std::path::PathBuf;
+
+use super::args::{Common, Transport};
+use super::environment::Environment;
+use super::error::Failure;
+use super::human;
+use super::passphrase::Source;
+
+/// The local cache's limit unless said otherwise.
+const CACHE_LIMIT: u64 = 5 << 30;
+
+/// How much is said, on standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verbosity {
+    /// Problems only.
+    Quiet,
+    /// A live display, notes, a summary.
+    Normal,
+    /// Also what became of each file that is new or changed, and how the server is reached.
+    Verbose,
+    /// Also what happens inside.
+    Debug,
+    /// All of it.
+    Trace,
+}
+
+/// What every command needs to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    repository: Option<String>,
+    /// The client's name.
+    pub client: String,
+    /// How much is said.
+    pub verbosity: Verbosity,
+    /// Whether results are written as JSON.
+    pub json: bool,
+    /// How servers are reached.
+    pub ssh: Ssh,
+    /// Where the passphrase comes from.
+    pub passphrase: Source,
+    /// The local cache; `None` to use none.
+    pub cache: Option<Cache>,
+}
+
+/// How servers are reached.
+#[derive(Debug, Clone, Default)]
+pub struct Ssh {
+    /// By the library or the system's program.
+    pub transport: Transport,
+    /// A file instead of `~/.ssh/config`.
+    pub config: Option<PathBuf>,
+    /// Options as in `ssh_config(5)`: keyword and value.
+    pub options: Vec<(String, String)>,
+    /// Who logs in unless the host's settings say otherwise.
+    pub user: Option<String>,
+    /// The home directory, where there is one.
+    pub home: Option<PathBuf>,
+    /// The agent's socket.
+    pub agent: Option<PathBuf>,
+}
+
+/// The local cache.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cache {
+    /// The directory, one level above the repositories'.
+    pub dir: PathBuf,
+    /// Bytes that each repository's may take.
+    pub limit: u64,
+}
+
+impl Settings {
+    /// Decides.
+    ///
+    /// # Errors
+    /// Usage: a value that cannot be meant.
+    pub fn decide(args: Common, environment: Environment) -> Result<Self, Failure> {
+        let client = args.client_name.or(environment.client_name);
+        Ok(Self {
+            repository: args.repository.or(environment.repository),
+            client: client.map_or_else(host_name, |name| valid_client(&name).map(|()| name))?,
+            verbosity: verbosity(args.quiet, args.verbose),
+            json: args.json,
+            passphrase: match (args.passphrase_file, args.passphrase_fd, args.passphrase_command) {
+                (Some(file), _, _) => Source::File(file),
+                (_, Some(number), _) => Source::Descriptor(number),
+                (_, _, Some(command)) => Source::Command(command),
+                _ => environment.passphrase.map_or(Source::Prompt, Source::Given),
+            },
+            cache: match args.no_cache {
+                true => None,
+                false => cache(args.cache_dir, args.cache_size.as_deref(), &environment.cache_home, &environment.home)?,
+            },
+            ssh: Ssh {
+                transport: args.transport.unwrap_or_default(),
+                config: args.ssh_config.or(environment.ssh_config),
+                options: args.ssh_options.iter().map(|text| ssh_option(text)).collect::<Result<_, _>>()?,
+                user: environment.user,
+                home: environment.home,
+                agent: environment.ssh_agent,
+            },
+        })
+    }
+
+    /// Where the repository is, as it was written.
+    ///
+    /// # Errors
+    /// Usage: nobody said.
+    pub fn repository(&self) -> Result<&str, Failure> {
+        self.repository.as_deref().ok_or_else(|| {
+            Failure::usage("no repository was named").hint("say --repository WHERE, or set KITBAG_REPOSITORY")
+        })
+    }
+}
+
+fn verbosity(quiet: bool, verbose: u8) -> Verbosity {
+    match (quiet, verbose) {
+        (true, _) => Verbosity::Quiet,
+        (_, 0) => Verbosity::Normal,
+        (_, 1) => Verbosity::Verbose,
+        (_, 2) => Verbosity::Debug,
+        _ => Verbosity::Trace,
+    }
+}
+
+fn host_name() -> Result<String, Failure> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    valid_client(&name).map_err(|_| {
+        Failure::usage(format!("the host name {name:?} cannot serve as the client's name"))
+            .hint("say --client-name NAME")
+    })?;
+    Ok(name)
+}
+
+fn valid_client(name: &str) -> Result<(), Failure> {
+    if name.trim().is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
+        return Err(Failure::usage(format!("{name:?} cannot be a client's name"))
+            .hint("it needs 1 to 255 bytes without control characters"));
+    }
+    Ok(())
+}
+
+/// Without a home directory there is no place for a cache, and it is never needed.
+fn cache(
+    dir: Option<PathBuf>,
+    size: Option<&str>,
+    cache_home: &Option<PathBuf>,
+    home: &Option<PathBuf>,
+) -> Result<Option<Cache>, Failure> {
+    let limit = match size {
+        None => CACHE_LIMIT,
+        Some(text) => human::parse_bytes(text).ok_or_else(|| {
+            Failure::usage(format!("--cache-size {text:?} is no size")).hint("write it as in 500M or 10G")
+        })?,
+    };
+    let standard = || {
+        let home = cache_home.clone().or_else(|| home.as_ref().map(|home| home.join(".cache")))?;
+        Some(home.join("kitbag"))
+    };
+    Ok(dir.or_else(standard).map(|dir| Cache { dir, limit }))
+}
+
+/// `KEY=VALUE`, or `KEY VALUE` as in the file.
+fn ssh_option(text: &str) -> Result<(String, String), Failure> {
+    let split = text.split_once('=').or_else(|| text.split_once(char::is_whitespace));
+    match split.map(|(key, value)| (key.trim(), value.trim())) {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => {
+            Err(Failure::usage(format!("--ssh-option {text:?} is not KEY=VALUE"))
+                .hint("write it as in --ssh-option Port=2222"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::secret::Passphrase;
+    use crate::cli::error::Exit;
+
+    fn with_home() -> Environment {
+        Environment { home: Some("/home/ada".into()), ..Environment::default() }
+    }
+
+    #[test]
+    fn options_win_over_variables() {
+        let args = Common { repository: Some("/option".to_owned()), ..Common::default() };
+        let environment = Environment { repository: Some("/variable".to_owned()), ..with_home() };
+        assert_eq!(Settings::decide(args, environment.clone()).expect("decided").repository(), Ok("/option"));
+        let settings = Settings::decide(Common::default(), environment).expect("decided");
+        assert_eq!(settings.repository(), Ok("/variable"));
+    }
+
+    #[test]
+    fn a_repository_must_be_named() {
+        let settings = Settings::decide(Common::default(), with_home()).expect("decided");
+        assert_eq!(settings.repository().expect_err("unnamed").exit, Exit::Usage);
+    }
+
+    #[test]
+    fn a_passphrase_option_wins_over_the_variable() {
+        let environment = Environment { passphrase: Some(Passphrase::new(b"x".to_vec())), ..with_home() };
+        let args = Common { passphrase_file: Some("f".into()), ..Common::default() };
+        assert!(matches!(Settings::decide(args, environment.clone()).expect("ok").passphrase, Source::File(_)));
+        let decided = Settings::decide(Common::default(), environment).expect("ok");
+        assert!(matches!(decided.passphrase, Source::Given(_)));
+        let decided = Settings::decide(Common::default(), with_home()).expect("ok");
+        assert!(matches!(decided.passphrase, Source::Prompt));
+    }
+
+    #[test]
+    fn where_the_cache_lies() {
+        let dir = |args: Common, environment: Environment| {
+            Settings::decide(args, environment).expect("decided").cache.map(|cache| cache.dir)
+        };
+        assert_eq!(dir(Common::default(), with_home()), Some("/home/ada/.cache/kitbag".into()));
+        let environment = Environment { cache_home: Some("/c".into()), ..with_home() };
+        assert_eq!(dir(Common::default(), environment), Some("/c/kitbag".into()));
+        assert_eq!(dir(Common::default(), Environment::default()), None);
+        assert_eq!(dir(Common { no_cache: true, ..Common::default() }, with_home()), None);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_usage() {
+        for args in [
+            Common { cache_size: Some("much".to_owned()), ..Common::default() },
+            Common { client_name: Some("a\nb".to_owned()), ..Common::default() },
+            Common { client_name: Some(String::new()), ..Common::default() },
+            Common { ssh_options: vec!["Port".to_owned()], ..Common::default() },
+        ] {
+            let failure = Settings::decide(args, with_home()).expect_err("refused");
+            assert_eq!(failure.exit, Exit::Usage, "{failure}");
+        }
+    }
+
+    #[test]
+    fn ssh_options_in_both_forms() {
+        for text in ["Port=2222", "Port 2222", " Port = 2222 "] {
+            assert_eq!(ssh_option(text), Ok(("Port".to_owned(), "2222".to_owned())));
+        }
+    }
+}
