@@ -1,5 +1,7 @@
 //! The command line as it was typed. What it means is decided in [`super::settings`].
 
+#![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
+
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};

@@ -32,7 +32,7 @@ pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -96,7 +96,8 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
     let fraction_digits = u32::try_from(fraction.len()).ok().filter(|digits| (1..=9).contains(digits))?;
-    let fraction = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale) / 10_u128.pow(fraction_digits);
+    let fraction =
+        u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale) / 10_u128.pow(fraction_digits);
     whole.checked_add(u64::try_from(fraction).ok()?)
 }
 

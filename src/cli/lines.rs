@@ -88,7 +88,11 @@ impl Snapshot {
                 let rest = self.queued.saturating_sub(self.stored);
                 let left = rate.time_for(rest).filter(|_| rest > 0);
                 let left = left.map(|left| format!(", {} left", human::duration(left))).unwrap_or_default();
-                format!("{} of {} sent{share}{speed}{left}", human::bytes(self.stored), human::bytes(self.queued))
+                format!(
+                    "{} of {} sent{share}{speed}{left}",
+                    human::bytes(self.stored),
+                    human::bytes(self.queued)
+                )
             }
         }
     }

@@ -1,9 +1,82 @@
 //! The command line: the only place that prints, reads the environment or knows a flag.
+//!
+//! Two stages: [`args`] is what was typed, [`settings`] is what it means with the [`environment`] beside it. A command (one
+//! file each in `commands`) is given the settings, runs one operation, and says what came of it: results on standard
+//! output ([`output`]), everything else on standard error ([`progress`]). Whatever goes wrong becomes one sentence and an
+//! exit code in [`error`].
+
+pub mod args;
+pub mod environment;
+pub mod error;
+pub mod human;
+pub mod lines;
+pub mod output;
+pub mod passphrase;
+pub mod progress;
+pub mod rate;
+pub mod settings;
+pub mod signals;
+pub mod tracing;
 
 use std::process::ExitCode;
 
-/// Runs the program with the arguments of the process.
+use clap::Parser as _;
+
+use crate::base::cancel::Cancel;
+use args::{Args, Command};
+use environment::Environment;
+use error::{Exit, Failure};
+use progress::Screen;
+use settings::Settings;
+
+/// Runs the program with the arguments and the environment of the process, and gives its exit code.
 #[must_use]
 pub fn run() -> ExitCode {
-    ExitCode::SUCCESS
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version, too, come as errors: on standard output, with exit code 0.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let settings = match Settings::decide(args.common, Environment::of_process()) {
+        Ok(settings) => settings,
+        Err(failure) => return end(Err(failure)),
+    };
+    let context = Context { screen: Screen::new(settings.verbosity), cancel: Cancel::new(), settings };
+    tracing::start(context.settings.verbosity, &context.screen);
+    signals::listen(context.cancel.clone());
+    end(context.run(args.command))
+}
+
+/// What every command is given.
+#[derive(Debug)]
+pub struct Context {
+    /// What was decided.
+    pub settings: Settings,
+    /// Standard error.
+    pub screen: Screen,
+    /// Set by Ctrl-C.
+    pub cancel: Cancel,
+}
+
+impl Context {
+    fn run(&self, command: Command) -> Result<Exit, Failure> {
+        let _ = command;
+        Ok(Exit::Done)
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the last word")]
+fn end(outcome: Result<Exit, Failure>) -> ExitCode {
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.is_quiet() {
+                eprintln!("kitbag: {failure}");
+            }
+            failure.exit.into()
+        }
+    }
 }

@@ -155,7 +155,8 @@ impl Drop for Progress {
 }
 
 fn draw(job: Job, heard: &Heard, screen: &Screen) {
-    let style = || ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let style =
+        || ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
     let bars = [(); 3].map(|()| screen.bars.add(ProgressBar::new_spinner().with_style(style())));
     let clock = SystemClock::new();
     let mut rate = Rate::default();
@@ -193,11 +194,11 @@ impl Monitor for Progress {
 
     fn path(&self, path: &[u8]) {
         // Only shown, and the next one comes soon: nobody waits for the display.
-        if self.drawing.is_some() {
-            if let Ok(mut current) = self.heard.path.try_lock() {
-                current.clear();
-                current.extend_from_slice(path);
-            }
+        if self.drawing.is_some()
+            && let Ok(mut current) = self.heard.path.try_lock()
+        {
+            current.clear();
+            current.extend_from_slice(path);
         }
     }
 
@@ -231,7 +232,8 @@ mod tests {
     use super::*;
 
     fn hidden() -> Progress {
-        let screen = Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: false };
+        let screen =
+            Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: false };
         Progress::begin(Job::Backup, &screen, Verbosity::Quiet)
     }
 
@@ -258,7 +260,8 @@ mod tests {
 
     #[test]
     fn a_live_display_comes_and_goes() {
-        let screen = Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: true };
+        let screen =
+            Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: true };
         let mut progress = Progress::begin(Job::Restore, &screen, Verbosity::Normal);
         progress.path(b"/a");
         progress.count(Counter::FilesRestored, 1);

@@ -90,7 +90,12 @@ impl Settings {
             },
             cache: match args.no_cache {
                 true => None,
-                false => cache(args.cache_dir, args.cache_size.as_deref(), &environment.cache_home, &environment.home)?,
+                false => cache(
+                    args.cache_dir,
+                    args.cache_size.as_deref(),
+                    &environment.cache_home,
+                    &environment.home,
+                )?,
             },
             ssh: Ssh {
                 transport: args.transport.unwrap_or_default(),
@@ -126,11 +131,10 @@ fn verbosity(quiet: bool, verbose: u8) -> Verbosity {
 
 fn host_name() -> Result<String, Failure> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    valid_client(&name).map_err(|_| {
-        Failure::usage(format!("the host name {name:?} cannot serve as the client's name"))
-            .hint("say --client-name NAME")
-    })?;
-    Ok(name)
+    match valid_client(&name) {
+        Ok(()) => Ok(name),
+        Err(failure) => Err(failure.hint("say --client-name NAME, since the host has no fitting one")),
+    }
 }
 
 fn valid_client(name: &str) -> Result<(), Failure> {
@@ -166,10 +170,8 @@ fn ssh_option(text: &str) -> Result<(String, String), Failure> {
     let split = text.split_once('=').or_else(|| text.split_once(char::is_whitespace));
     match split.map(|(key, value)| (key.trim(), value.trim())) {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
-        _ => {
-            Err(Failure::usage(format!("--ssh-option {text:?} is not KEY=VALUE"))
-                .hint("write it as in --ssh-option Port=2222"))
-        }
+        _ => Err(Failure::usage(format!("--ssh-option {text:?} is not KEY=VALUE"))
+            .hint("write it as in --ssh-option Port=2222")),
     }
 }
 
@@ -202,7 +204,10 @@ mod tests {
     fn a_passphrase_option_wins_over_the_variable() {
         let environment = Environment { passphrase: Some(Passphrase::new(b"x".to_vec())), ..with_home() };
         let args = Common { passphrase_file: Some("f".into()), ..Common::default() };
-        assert!(matches!(Settings::decide(args, environment.clone()).expect("ok").passphrase, Source::File(_)));
+        assert!(matches!(
+            Settings::decide(args, environment.clone()).expect("ok").passphrase,
+            Source::File(_)
+        ));
         let decided = Settings::decide(Common::default(), environment).expect("ok");
         assert!(matches!(decided.passphrase, Source::Given(_)));
         let decided = Settings::decide(Common::default(), with_home()).expect("ok");

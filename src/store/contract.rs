@@ -217,7 +217,7 @@ fn ranges_are_exact(store: &dyn Store) {
     assert_eq!(read(251, 2).unwrap(), [0, 1]);
     assert!(read(0, 100_000).unwrap() == pattern(100_000, 0));
     assert_eq!(read(99_999, 1).unwrap().len(), 1);
-    assert_eq!(read(5, 0).unwrap(), []);
+    assert!(read(5, 0).unwrap().is_empty());
     assert_eq!(kind(read(99_999, 2)), ErrorKind::Truncated);
     assert_eq!(kind(read(0, 100_001)), ErrorKind::Truncated);
     assert_eq!(kind(read(100_000, 1)), ErrorKind::Truncated);
