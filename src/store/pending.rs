@@ -11,7 +11,31 @@ pub struct Pending<T>(Inner<T>);
 enum Inner<T> {
     Ready(Result<T, StoreError>),
     Later(Receiver<Result<T, StoreError>>),
-    Then(Box<dyn FnOnce() -> Result<T, StoreError> + Send>),
+    Then(Box<dyn Derived<T>>),
+}
+
+/// A result made from another one when it is waited for.
+trait Derived<T>: Send {
+    fn wait(self: Box<Self>) -> Result<T, StoreError>;
+    fn is_ready(&self) -> bool;
+}
+
+struct Then<T, F> {
+    first: Pending<T>,
+    then: F,
+}
+
+impl<T: Send, U, F> Derived<U> for Then<T, F>
+where
+    F: FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send,
+{
+    fn wait(self: Box<Self>) -> Result<U, StoreError> {
+        (self.then)(self.first.wait())
+    }
+
+    fn is_ready(&self) -> bool {
+        self.first.is_ready()
+    }
 }
 
 /// The other end of a [`Pending`].
@@ -53,7 +77,7 @@ impl<T> Pending<T> {
                     "the connection was closed",
                 ))
             }),
-            Inner::Then(wait) => wait(),
+            Inner::Then(derived) => derived.wait(),
         }
     }
 
@@ -63,17 +87,48 @@ impl<T> Pending<T> {
         match &self.0 {
             Inner::Ready(_) => true,
             Inner::Later(receiver) => !receiver.is_empty(),
-            Inner::Then(_) => false,
+            Inner::Then(derived) => derived.is_ready(),
         }
     }
 }
 
 impl<T: Send + 'static> Pending<T> {
-    /// Applies `then` to the result when it is waited for.
+    /// Applies `then` to a success when it is waited for.
     pub fn and_then<U: 'static>(
         self,
         then: impl FnOnce(T) -> Result<U, StoreError> + Send + 'static,
     ) -> Pending<U> {
-        Pending(Inner::Then(Box::new(move || self.wait().and_then(then))))
+        self.then(move |result| result.and_then(then))
+    }
+
+    /// Applies `then` to the result, be it a failure, when it is waited for; never if nobody waits.
+    pub fn then<U: 'static>(
+        self,
+        then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
+    ) -> Pending<U> {
+        Pending(Inner::Then(Box::new(Then { first: self, then })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_derived_is_ready_when_its_origin_is() {
+        let (completer, pending) = Pending::<u8>::later();
+        let derived = pending.and_then(|number| Ok(number + 1));
+        assert!(!derived.is_ready());
+        completer.complete(Ok(1));
+        assert!(derived.is_ready());
+        assert_eq!(derived.wait().unwrap(), 2);
+    }
+
+    #[test]
+    fn whoever_goes_away_without_an_answer_is_unreachable() {
+        let (completer, pending) = Pending::<u8>::later();
+        drop(completer);
+        let kind = pending.then(|result| Ok(result.unwrap_err().kind)).wait();
+        assert_eq!(kind.unwrap(), ErrorKind::Unreachable);
     }
 }
