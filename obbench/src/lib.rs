@@ -4,12 +4,14 @@
 //!
 //! * [`sshd`]: an OpenSSH server of one's own on loopback, with its keys and a ready client configuration;
 //! * [`relay`]: a slow, distant or failing line to it;
+//! * [`manifest`]: all that can be said of a tree, to compare it before and after;
 //! * [`need`]: whether a program that a test needs is there, and whether the test may be skipped without it;
 //! * [`process`]: finding, stopping and killing the processes that a child has started.
 //!
 //! Everything here talks to 127.0.0.1 only and removes what it made when it is dropped.
 
 pub mod clock;
+pub mod manifest;
 pub mod need;
 pub mod process;
 pub mod random;
