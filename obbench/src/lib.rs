@@ -5,6 +5,7 @@
 //! * [`sshd`]: an OpenSSH server of one's own on loopback, with its keys and a ready client configuration;
 //! * [`relay`]: a slow, distant or failing line to it;
 //! * [`manifest`]: all that can be said of a tree, to compare it before and after;
+//! * [`meter`]: what a client asks of it;
 //! * [`need`]: whether a program that a test needs is there, and whether the test may be skipped without it;
 //! * [`process`]: finding, stopping and killing the processes that a child has started.
 //!
@@ -12,6 +13,7 @@
 
 pub mod clock;
 pub mod manifest;
+pub mod meter;
 pub mod need;
 pub mod process;
 pub mod random;

@@ -1,3 +1,42 @@
 //! The `obbench` program.
 
-fn main() {}
+#![expect(clippy::print_stderr, reason = "the program's own words to the user")]
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Measures backup programs over the links that people have.
+#[derive(Parser)]
+#[command(version, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Order,
+}
+
+#[derive(Subcommand)]
+enum Order {
+    /// Passes an SFTP server's input and output through and reports every packet (started by sshd).
+    #[command(hide = true)]
+    Meter {
+        /// Where the meter listens.
+        #[arg(long)]
+        socket: PathBuf,
+        /// The SFTP server.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Order::Meter { socket, command } => obbench::meter::tap::run(&socket, &command)
+            .map(|status| ExitCode::from(u8::try_from(status.code().unwrap_or(255)).unwrap_or(255))),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("obbench: {error}");
+        ExitCode::FAILURE
+    })
+}

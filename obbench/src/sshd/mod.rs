@@ -19,6 +19,7 @@ mod server;
 use std::io;
 use std::path::PathBuf;
 
+pub(crate) use files::sftp_server;
 pub use server::Sshd;
 
 /// The host's name in the client configuration of every [`Sshd`].
