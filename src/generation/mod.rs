@@ -1,1 +1,13 @@
-//! Generations, sessions and bag lists.
+//! Generations: their records, the sessions that make them, and the bags they need.
+
+pub mod baglist;
+pub mod catalog;
+pub mod format;
+pub mod session;
+pub mod spec;
+
+pub use baglist::BagCounter;
+pub use catalog::{Catalog, CatalogError};
+pub use format::{BagListRef, BagUse, Counts, Generation, Root};
+pub use session::{Session, SessionError, Started};
+pub use spec::{Spec, SpecError};

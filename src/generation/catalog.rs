@@ -1,0 +1,117 @@
+//! The generations that a repository holds.
+
+use super::format::{self, Generation, RecordError};
+use crate::bag::Sealing;
+use crate::base::id::{ClientId, GenerationId};
+use crate::crypto::Kind;
+use crate::sealed::{self, SealedError};
+use crate::store::{Listed, Pending, SharedStore, StoreError, layout};
+
+/// A generation record that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// The store could not give it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Its seal is broken.
+    #[error(transparent)]
+    Sealed(#[from] SealedError),
+    /// It is not a record.
+    #[error("generation record {name} is damaged: {source}")]
+    Record {
+        /// Its file.
+        name: String,
+        /// What is wrong.
+        source: RecordError,
+    },
+}
+
+/// Reads generation records of a store.
+#[derive(Clone)]
+pub struct Catalog {
+    store: SharedStore,
+    sealing: Sealing,
+}
+
+impl Catalog {
+    /// A catalogue of `store`.
+    #[must_use]
+    pub fn new(store: SharedStore, sealing: Sealing) -> Self {
+        Self { store, sealing }
+    }
+
+    /// The clients that have generations. One flight, two waits.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn clients(&self) -> Result<Vec<ClientId>, StoreError> {
+        let listed = self.store.list(&layout::directory("generations")).wait()?;
+        let mut clients: Vec<_> = listed.iter().filter_map(|file| file.name.parse().ok()).collect();
+        clients.sort_unstable();
+        Ok(clients)
+    }
+
+    /// Asks for the names of a client's generations.
+    pub fn list(&self, client: ClientId) -> Pending<Vec<Listed>> {
+        self.store.list(&layout::generations(client))
+    }
+
+    /// The ids among listed names; other names are none of ours.
+    #[must_use]
+    pub fn ids(listed: &[Listed]) -> Vec<GenerationId> {
+        listed.iter().filter_map(|file| file.name.parse().ok()).collect()
+    }
+
+    /// Reads records, all at once. Those that cannot be read are told beside the others.
+    #[must_use]
+    pub fn read(
+        &self,
+        client: ClientId,
+        ids: &[GenerationId],
+    ) -> Vec<(GenerationId, Result<Generation, CatalogError>)> {
+        let pending: Vec<_> = ids
+            .iter()
+            .map(|id| (*id, self.store.read_all(&layout::generation(client, *id), MAX_SEALED)))
+            .collect();
+        pending
+            .into_iter()
+            .map(|(id, answer)| {
+                let read = answer.wait().map_err(CatalogError::from);
+                (id, read.and_then(|bytes| self.open(client, id, bytes)))
+            })
+            .collect()
+    }
+
+    /// Opens a record.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn open(
+        &self,
+        client: ClientId,
+        id: GenerationId,
+        bytes: Vec<u8>,
+    ) -> Result<Generation, CatalogError> {
+        let name = layout::generation(client, id);
+        let damaged = || name.to_string();
+        let limit = format::MAX_RECORD;
+        let plaintext = sealed::decode(
+            &self.sealing.keys,
+            self.sealing.repository,
+            Kind::Generation,
+            &name,
+            bytes,
+            limit,
+        )?;
+        let generation = format::decode_record(&plaintext)
+            .map_err(|source| CatalogError::Record { name: damaged(), source })?;
+        if generation.id != id {
+            let source = RecordError::Meaning("it names another generation");
+            return Err(CatalogError::Record { name: damaged(), source });
+        }
+        Ok(generation)
+    }
+}
+
+/// The largest sealed record in bytes.
+const MAX_SEALED: u64 = 64 << 20;

@@ -1,0 +1,120 @@
+//! The lease: a writing command in progress, as others see it.
+//!
+//! A session is the file `sessions/<client>.<id>`, created exclusively before anything is read. What others act on is published only by renaming a
+//! lease file of the session to its final name, so publishing and still holding the lease are one atomic step: whoever removes the lease
+//! files has revoked the session, and its renames fail. The session file itself becomes the generation record.
+
+use super::format::{self, Generation};
+use crate::bag::Sealing;
+use crate::base::id::{ClientId, GenerationId, SegmentId};
+use crate::crypto::Kind;
+use crate::sealed;
+use crate::store::{Class, ErrorKind, Listed, Pending, SharedStore, StoreError, Upload, layout};
+
+/// A session that holds its lease, as far as it knows.
+pub struct Session {
+    store: SharedStore,
+    sealing: Sealing,
+    client: ClientId,
+    id: GenerationId,
+    lease: Box<dyn Upload>,
+}
+
+/// What was read, in this order, behind the creation of the session.
+pub struct Started {
+    /// The session.
+    pub session: Session,
+    /// `condemned/`.
+    pub condemned: Pending<Vec<Listed>>,
+    /// `index/`.
+    pub index: Pending<Vec<Listed>>,
+    /// `generations/<client>/`.
+    pub generations: Pending<Vec<Listed>>,
+}
+
+/// Why something could not be published.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Somebody removed the lease files.
+    #[error("the session {0} was revoked: its lease file is gone from the repository; run the command again")]
+    Revoked(GenerationId),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Session {
+    /// Begins a session: one flight, whose answers are waited for later.
+    pub fn begin(store: &SharedStore, sealing: &Sealing, client: ClientId) -> Started {
+        let id = GenerationId::random();
+        let lease = store.create(&layout::session(client, id), Class::Control);
+        let condemned = store.list(&layout::directory("condemned"));
+        let index = store.list(&layout::directory("index"));
+        let generations = store.list(&layout::generations(client));
+        let session = Self { store: store.clone(), sealing: sealing.clone(), client, id, lease };
+        Started { session, condemned, index, generations }
+    }
+
+    /// The id of the session, and of the generation that it becomes.
+    #[must_use]
+    pub fn id(&self) -> GenerationId {
+        self.id
+    }
+
+    /// Waits until the lease is held.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn created(&mut self) -> Result<(), StoreError> {
+        self.lease.created()
+    }
+
+    /// Begins to publish an index segment with this plaintext: by its own lease file. All bags that it names must be acknowledged.
+    pub fn publish_segment(&self, id: SegmentId, plaintext: &[u8]) -> PublishedSegment {
+        let name = layout::segment(id);
+        let bytes = self.seal(Kind::Segment, &name, plaintext);
+        let mut lease = self.store.create(&layout::segment_lease(self.client, self.id, id), Class::Control);
+        let commit = match lease.append(bytes) {
+            Ok(()) => lease.commit(&name),
+            Err(error) => Pending::ready(Err(error)),
+        };
+        PublishedSegment { session: self.id, commit }
+    }
+
+    /// Publishes the generation and ends the session. All bags and segments that it needs must be acknowledged. Two serial round trips: the record
+    /// with fsync and close, then the rename.
+    ///
+    /// # Errors
+    /// `Revoked` when the lease is gone.
+    pub fn publish(mut self, generation: &Generation) -> Result<(), SessionError> {
+        let name = layout::generation(self.client, self.id);
+        let bytes = self.seal(Kind::Generation, &name, &format::encode_record(generation));
+        self.lease.append(bytes)?;
+        self.lease.commit(&name).wait().map_err(|error| revoked(self.id, error))
+    }
+
+    fn seal(&self, kind: Kind, name: &crate::store::Name, plaintext: &[u8]) -> Vec<u8> {
+        sealed::encode(&self.sealing.keys, self.sealing.repository, kind, name, plaintext)
+    }
+}
+
+/// A segment whose publishing is under way.
+#[must_use = "a generation may be published only after its segments"]
+pub struct PublishedSegment {
+    session: GenerationId,
+    commit: Pending<()>,
+}
+
+impl PublishedSegment {
+    /// Waits until it is published.
+    ///
+    /// # Errors
+    /// `Revoked` when the lease is gone.
+    pub fn wait(self) -> Result<(), SessionError> {
+        self.commit.wait().map_err(|error| revoked(self.session, error))
+    }
+}
+
+fn revoked(id: GenerationId, error: StoreError) -> SessionError {
+    if error.kind == ErrorKind::NotFound { SessionError::Revoked(id) } else { SessionError::Store(error) }
+}
