@@ -35,11 +35,22 @@ pub struct LiveDir {
 
 /// An open directory; stays open while a clone is alive.
 #[derive(Debug, Clone)]
-pub struct DirFd(Arc<OwnedFd>);
+pub struct DirFd {
+    fd: Arc<OwnedFd>,
+    /// As whom this process works.
+    user: u32,
+}
+
+impl DirFd {
+    /// Whether this process may read the file of `stat` without touching its access time: its owner and root may.
+    pub(super) fn may_hide_access(&self, stat: &Stat) -> bool {
+        self.user == 0 || self.user == stat.uid
+    }
+}
 
 impl AsFd for DirFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -61,7 +72,7 @@ impl LiveDir {
             name: path.into(),
             depth: 0,
             stat,
-            fd: Mutex::new(Some(DirFd(Arc::new(fd)))),
+            fd: Mutex::new(Some(Self::wrap(&open_dirs, fd))),
             listed: Mutex::new(false),
             used: AtomicBool::new(false),
             open_dirs: Arc::new(open_dirs),
@@ -76,14 +87,15 @@ impl LiveDir {
     /// said.
     pub fn child(self: &Arc<Self>, name: &[u8]) -> Result<Arc<Self>> {
         // Whose directory it is shows only when it is open; mostly its parent's owner's.
-        let fd = open_quietly(self.fd()?, name, OPEN, self.may_hide_access(&self.stat))
+        let above = self.fd()?;
+        let fd = open_quietly(&above, name, OPEN, above.may_hide_access(&self.stat))
             .map_err(|errno| LiveError::opening("open the directory", errno))?;
         let child = Arc::new(Self {
             parent: Some(Arc::clone(self)),
             name: name.into(),
             depth: self.depth.saturating_add(1),
             stat: stat::stat_fd(&fd)?,
-            fd: Mutex::new(Some(DirFd(Arc::new(fd)))),
+            fd: Mutex::new(Some(Self::wrap(&self.open_dirs, fd))),
             listed: Mutex::new(false),
             used: AtomicBool::new(false),
             open_dirs: Arc::clone(&self.open_dirs),
@@ -140,10 +152,8 @@ impl LiveDir {
         path
     }
 
-    /// Whether this process may read the file of `stat` without touching its access time: its owner and root may.
-    #[must_use]
-    pub fn may_hide_access(&self, stat: &Stat) -> bool {
-        self.open_dirs.user() == 0 || self.open_dirs.user() == stat.uid
+    fn wrap(open_dirs: &OpenDirs, fd: OwnedFd) -> DirFd {
+        DirFd { fd: Arc::new(fd), user: open_dirs.user() }
     }
 
     fn root(&self) -> &Self {
@@ -202,13 +212,13 @@ impl LiveDir {
             dir = parent;
         };
         for dir in below.into_iter().rev() {
-            let opened = open_quietly(&fd, &dir.name, OPEN, self.may_hide_access(&dir.stat))
+            let opened = open_quietly(&fd, &dir.name, OPEN, fd.may_hide_access(&dir.stat))
                 .map_err(|errno| LiveError::opening("open the directory", errno))?;
             let now = stat::stat_fd(&opened)?;
             if !now.is_same_inode(&dir.stat) {
                 return Err(LiveError::Replaced);
             }
-            fd = DirFd(Arc::new(opened));
+            fd = Self::wrap(&self.open_dirs, opened);
             if dir.depth.is_multiple_of(ANCHOR) || Arc::ptr_eq(dir, self) {
                 dir.keep(&fd);
             }

@@ -13,10 +13,12 @@
 
 pub mod dirs;
 mod error;
+pub mod exclude;
 mod fds;
 pub mod flags;
 pub mod names;
 pub mod owners;
+pub mod read;
 pub mod stat;
 #[cfg(test)]
 mod testing;
@@ -24,8 +26,10 @@ pub mod xattrs;
 
 pub use dirs::{DirFd, LiveDir};
 pub use error::{LiveError, Result};
+pub use exclude::Exclude;
 pub use fds::raise_open_file_limit;
 pub use names::NameList;
 pub use owners::Owners;
+pub use read::{Alteration, Finished, LiveFile, Segment, read_link, read_small};
 pub use stat::Stat;
 pub use xattrs::RawXattr;
