@@ -39,6 +39,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("argon2::", &["src/crypto/"]),
     ("chacha20poly1305::", &["src/crypto/"]),
     ("ignore::", &["src/live/"]),
+    ("nix::", &["src/live/"]),
     ("clap::", &["src/cli/"]),
     ("toml::", &["src/cli/"]),
     ("indicatif::", &["src/cli/progress.rs"]),

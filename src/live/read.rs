@@ -142,11 +142,12 @@ impl LiveFile {
         if self.position >= self.limit {
             return Ok(Segment::End);
         }
-        if self.sparse && self.position >= self.data_end {
-            if let Some(hole) = self.seek_data()? {
-                self.position = self.position.saturating_add(hole);
-                return Ok(if hole == 0 { Segment::End } else { Segment::Hole(hole) });
-            }
+        if self.sparse
+            && self.position >= self.data_end
+            && let Some(hole) = self.seek_data()?
+        {
+            self.position = self.position.saturating_add(hole);
+            return Ok(if hole == 0 { Segment::End } else { Segment::Hole(hole) });
         }
         let end = if self.sparse { self.data_end.min(self.limit) } else { self.limit };
         let want = usize::try_from(end.saturating_sub(self.position)).unwrap_or(usize::MAX).min(buffer.len());
