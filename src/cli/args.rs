@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -39,7 +40,7 @@ pub struct Args {
 pub struct Common {
     /// Where the repository is: a path, sftp://[user@]host[:port]/path, sftp://…/~/path, or user@host:path
     #[arg(long, short = 'r', global = true, value_name = "WHERE")]
-    pub repository: Option<String>,
+    pub repository: Option<OsString>,
 
     /// The name under which generations are kept [default: the host name]
     #[arg(long, global = true, value_name = "NAME")]
@@ -138,7 +139,7 @@ pub struct Backup {
     #[arg(long, value_name = "HOW", requires = "init")]
     pub encryption: Option<Encryption>,
 
-    /// Leave out what matches this gitignore-style pattern; may be repeated
+    /// Leave out what matches this pattern below a root, as in .gitignore; may be repeated
     #[arg(long = "exclude", value_name = "PATTERN")]
     pub excludes: Vec<String>,
 
@@ -269,7 +270,7 @@ mod tests {
     fn common_options_stand_anywhere() {
         for line in ["kitbag -r /r backup --init .", "kitbag backup . --init -r /r"] {
             let args = Args::try_parse_from(line.split(' ')).expect("valid");
-            assert_eq!(args.common.repository.as_deref(), Some("/r"));
+            assert_eq!(args.common.repository.as_deref(), Some("/r".as_ref()));
             let Command::Backup(backup) = args.command else { panic!("not a backup") };
             assert!(backup.init && backup.roots == [PathBuf::from(".")]);
         }

@@ -10,7 +10,7 @@ use crate::base::secret::Passphrase;
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// `KITBAG_REPOSITORY`
-    pub repository: Option<String>,
+    pub repository: Option<OsString>,
     /// `KITBAG_CLIENT_NAME`
     pub client_name: Option<String>,
     /// `KITBAG_SSH_CONFIG`
@@ -41,7 +41,7 @@ impl Environment {
         let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());
         let path = |name: &str| set(name).map(PathBuf::from);
         Self {
-            repository: text("KITBAG_REPOSITORY"),
+            repository: set("KITBAG_REPOSITORY"),
             client_name: text("KITBAG_CLIENT_NAME"),
             ssh_config: path("KITBAG_SSH_CONFIG"),
             passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),

@@ -14,6 +14,7 @@ pub mod output;
 pub mod passphrase;
 pub mod progress;
 pub mod rate;
+pub mod report;
 pub mod settings;
 pub mod signals;
 pub mod tracing;

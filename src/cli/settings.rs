@@ -1,5 +1,6 @@
 //! What the command line means, with the environment beside it: options win over variables, variables over defaults.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use super::args::{Common, Transport};
@@ -29,7 +30,7 @@ pub enum Verbosity {
 /// What every command needs to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    repository: Option<String>,
+    repository: Option<OsString>,
     /// The client's name.
     pub client: String,
     /// How much is said.
@@ -112,7 +113,7 @@ impl Settings {
     ///
     /// # Errors
     /// Usage: nobody said.
-    pub fn repository(&self) -> Result<&str, Failure> {
+    pub fn repository(&self) -> Result<&OsStr, Failure> {
         self.repository.as_deref().ok_or_else(|| {
             Failure::usage("no repository was named").hint("say --repository WHERE, or set KITBAG_REPOSITORY")
         })
@@ -187,11 +188,14 @@ mod tests {
 
     #[test]
     fn options_win_over_variables() {
-        let args = Common { repository: Some("/option".to_owned()), ..Common::default() };
-        let environment = Environment { repository: Some("/variable".to_owned()), ..with_home() };
-        assert_eq!(Settings::decide(args, environment.clone()).expect("decided").repository(), Ok("/option"));
+        let args = Common { repository: Some("/option".into()), ..Common::default() };
+        let environment = Environment { repository: Some("/variable".into()), ..with_home() };
+        assert_eq!(
+            Settings::decide(args, environment.clone()).expect("decided").repository(),
+            Ok("/option".as_ref())
+        );
         let settings = Settings::decide(Common::default(), environment).expect("decided");
-        assert_eq!(settings.repository(), Ok("/variable"));
+        assert_eq!(settings.repository(), Ok("/variable".as_ref()));
     }
 
     #[test]
