@@ -19,3 +19,4 @@ pub mod process;
 pub mod random;
 pub mod relay;
 pub mod sshd;
+pub mod workload;
