@@ -13,10 +13,12 @@
 
 pub mod clock;
 pub mod manifest;
+pub mod measure;
 pub mod meter;
 pub mod need;
 pub mod process;
 pub mod random;
 pub mod relay;
 pub mod sshd;
+pub mod tool;
 pub mod workload;
