@@ -20,6 +20,7 @@ pub mod error;
 pub mod layout;
 pub mod local;
 pub mod name;
+pub mod open;
 pub mod pending;
 pub mod sftp;
 pub mod testing;

@@ -68,7 +68,8 @@ impl Dirs {
         }
         let covers = state.next;
         drop(state);
-        let outcome = File::open(dir).and_then(|dir| dir.sync_all());
+        let here = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        let outcome = File::open(here).and_then(|dir| dir.sync_all());
         let mut state = self.lock();
         let known = state.dirs.entry(dir.to_owned()).or_default();
         known.running = false;
@@ -109,6 +110,12 @@ mod tests {
         let third = dirs.ticket();
         dirs.sync(dir.path(), third).unwrap();
         assert!(through(&dirs) > third);
+    }
+
+    #[test]
+    fn the_parent_of_a_relative_name_is_here() {
+        let dirs = Dirs::new();
+        dirs.sync(Path::new("backup").parent().unwrap(), dirs.ticket()).unwrap();
     }
 
     #[test]

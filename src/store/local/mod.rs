@@ -86,7 +86,7 @@ fn show(path: &Path) -> String {
 
 impl Shared {
     fn path(&self, name: &Name) -> PathBuf {
-        self.root.join(name.as_str())
+        if *name == Name::top() { self.root.clone() } else { self.root.join(name.as_str()) }
     }
 
     fn subject(&self, name: &Name) -> String {
@@ -274,15 +274,12 @@ impl Store for LocalStore {
     fn make_dir(&self, dir: &Name) -> Pending<()> {
         let path = self.shared.path(dir);
         let root = &self.shared.root;
-        let made = match fs::DirBuilder::new().recursive(true).mode(0o700).create(root) {
-            Ok(()) => self.shared.make_dirs(&path),
-            Err(error) => Err(error),
-        };
+        let made = self.shared.make_dirs(root).and_then(|()| self.shared.make_dirs(&path));
         match made {
             Ok(()) if path.is_dir() => {
-                let above = path.ancestors().skip(1).take_while(|above| above.starts_with(root));
-                let dirs = above.map(Path::to_owned).chain(root.parent().map(Path::to_owned)).collect();
-                self.settle(dirs, "create", show(&path))
+                let above =
+                    path.ancestors().skip(1).take_while(|above| above.starts_with(root)).chain(root.parent());
+                self.settle(above.map(Path::to_owned).collect(), "create", show(&path))
             }
             Ok(()) => Pending::ready(Err(self.shared.error("create", dir, Errno::NOTDIR.into()))),
             Err(error) => Pending::ready(Err(self.shared.error("create", dir, error))),
