@@ -11,6 +11,7 @@
 //! Nothing here prints, and nothing is fatal: a file that cannot be read or made is a [`LiveError`], which the caller
 //! reports with the path and goes on.
 
+pub mod apply;
 pub mod dirs;
 mod error;
 pub mod exclude;
@@ -24,6 +25,7 @@ pub mod stat;
 mod testing;
 pub mod xattrs;
 
+pub use apply::{NewFile, OwnerBy, Target};
 pub use dirs::{DirFd, LiveDir};
 pub use error::{LiveError, Result};
 pub use exclude::Exclude;

@@ -22,7 +22,7 @@ pub struct RawXattr {
 }
 
 /// A way to name the inode whose xattrs are meant.
-pub(super) trait Inode {
+trait Inode {
     fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize>;
     fn get(&self, name: &[u8], buffer: &mut [u8]) -> rustix::io::Result<usize>;
 }
@@ -44,6 +44,19 @@ impl Inode for Child {
 
     fn get(&self, name: &[u8], buffer: &mut [u8]) -> rustix::io::Result<usize> {
         fs::lgetxattr(&self.0, name, buffer)
+    }
+}
+
+/// The file that a path leads to.
+struct Path<'a>(&'a [u8]);
+
+impl Inode for Path<'_> {
+    fn list(&self, buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        fs::listxattr(self.0, buffer)
+    }
+
+    fn get(&self, name: &[u8], buffer: &mut [u8]) -> rustix::io::Result<usize> {
+        fs::getxattr(self.0, name, buffer)
     }
 }
 
@@ -82,6 +95,11 @@ pub fn xattrs_of_fd(fd: impl AsFd) -> Result<Vec<RawXattr>> {
     read(&Open(fd))
 }
 
+/// The xattrs of what a path in `/proc/self/fd` leads to.
+pub(super) fn xattrs_of_path(path: &[u8]) -> Result<Vec<RawXattr>> {
+    read(&Path(path))
+}
+
 fn read(inode: &impl Inode) -> Result<Vec<RawXattr>> {
     let names = names(inode)?;
     let mut xattrs = Vec::new();
@@ -103,7 +121,7 @@ fn read(inode: &impl Inode) -> Result<Vec<RawXattr>> {
 }
 
 /// The names, each with a NUL after it.
-pub(super) fn names(inode: &impl Inode) -> Result<Vec<u8>> {
+fn names(inode: &impl Inode) -> Result<Vec<u8>> {
     let mut usual = [0; USUAL];
     let result = match inode.list(&mut usual) {
         Ok(len) => Ok(usual.get(..len).unwrap_or_default().to_vec()),
