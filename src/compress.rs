@@ -64,7 +64,7 @@ impl Codec {
 }
 
 /// Bytes that cannot be unpacked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompressError {
     /// Packed in a way that this version does not know.
     #[error("packed by method {0}, which this version does not know")]
@@ -76,8 +76,8 @@ pub enum CompressError {
         expected: usize,
     },
     /// No memory for a decompressor.
-    #[error("cannot start to decompress")]
-    NoDecompressor(#[source] std::io::Error),
+    #[error("there is no memory to unpack")]
+    NoMemory,
 }
 
 /// Packed bytes.
@@ -124,7 +124,7 @@ pub fn decompress(codec: Codec, packed: &[u8], expected: usize) -> Result<Vec<u8
             let mut bytes = Vec::with_capacity(expected);
             let unpacker = match unpacker {
                 Some(unpacker) => unpacker,
-                None => unpacker.insert(Decompressor::new().map_err(CompressError::NoDecompressor)?),
+                None => unpacker.insert(Decompressor::new().map_err(|_no_memory| CompressError::NoMemory)?),
             };
             match unpacker.decompress_to_buffer(packed, &mut bytes) {
                 Ok(len) if len == expected => Ok(bytes),

@@ -4,6 +4,7 @@ pub mod atomic_file;
 pub mod budget;
 pub mod cancel;
 pub mod codec;
+pub mod header;
 pub mod id;
 pub mod secret;
 pub mod text;

@@ -86,6 +86,24 @@ impl NameKey {
     }
 }
 
+/// Vouches for the configuration, which is not secret.
+#[derive(Debug)]
+pub struct ConfigKey(Key32);
+
+impl ConfigKey {
+    /// The keyed BLAKE3 hash that proves that whoever wrote the configuration had the key.
+    #[must_use]
+    pub fn mac(&self, config: &[u8]) -> [u8; 32] {
+        blake3::keyed_hash(self.0.expose(), config).into()
+    }
+
+    /// Whether `mac` belongs to `config`; takes the same time for all that do not.
+    #[must_use]
+    pub fn verifies(&self, config: &[u8], mac: &[u8; 32]) -> bool {
+        blake3::keyed_hash(self.0.expose(), config) == *mac
+    }
+}
+
 /// Every key of an open repository; clones share them. Wiped when the last clone is dropped.
 #[derive(Clone)]
 pub struct Keys(Arc<Derived>);
@@ -94,6 +112,7 @@ struct Derived {
     seal: SealKey,
     hash: HashKey,
     names: NameKey,
+    config: ConfigKey,
     gear: Key32,
 }
 
@@ -108,6 +127,7 @@ impl Keys {
                 clients: master.derive("kitbag 2026-11 v1 client id"),
                 boundaries: master.derive("kitbag 2026-11 v1 page boundary"),
             },
+            config: ConfigKey(master.derive("kitbag 2026-11 v1 config")),
             gear: master.derive("kitbag 2026-11 v1 chunker gear"),
         }))
     }
@@ -128,6 +148,12 @@ impl Keys {
     #[must_use]
     pub fn names(&self) -> &NameKey {
         &self.0.names
+    }
+
+    /// Vouches for the configuration.
+    #[must_use]
+    pub fn config(&self) -> &ConfigKey {
+        &self.0.config
     }
 
     /// The chunker's gear table: 256 numbers, little-endian, from BLAKE3's extended output keyed with the derived key.

@@ -8,8 +8,12 @@
 //! Nonces are made in `seal.rs` and nowhere else. With 192 random bits no counter is kept, and no two machines that
 //! share a key need to know of each other.
 
+pub mod kdf;
 pub mod keys;
+pub mod keyslot;
 pub mod seal;
 
-pub use keys::{HashKey, Keys, MasterKey, NameKey};
+pub use kdf::Cost;
+pub use keys::{ConfigKey, HashKey, Keys, MasterKey, NameKey};
+pub use keyslot::{KeySlot, KeySlotError, Protection};
 pub use seal::{Context, Kind, OVERHEAD, SealError, SealKey};

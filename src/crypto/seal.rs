@@ -19,7 +19,7 @@ pub const OVERHEAD: usize = NONCE_LEN + TAG_LEN;
 /// The version of the associated data's layout, its first byte.
 const LAYOUT: u8 = 1;
 
-/// What kind of thing is sealed; the number is part of the format.
+/// What kind of thing is sealed, or what kind of file begins; the number is part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -31,6 +31,8 @@ pub enum Kind {
     BagTable = 3,
     /// The master key in a key slot.
     KeySlot = 16,
+    /// The configuration, which is not sealed.
+    Config = 17,
     /// An index segment.
     Segment = 32,
     /// A generation record.
@@ -135,19 +137,16 @@ impl SealKey {
         }
     }
 
-    /// [`Self::seal`] with a nonce that is given.
+    /// [`Self::seal_in_place`] with a nonce that is given.
     #[cfg(test)]
     pub(crate) fn seal_golden(
         &self,
         context: &Context<'_>,
-        plaintext: &[u8],
+        buffer: &mut Vec<u8>,
+        start: usize,
         nonce: [u8; NONCE_LEN],
-    ) -> Vec<u8> {
-        let mut buffer = Vec::new();
-        begin(&mut buffer);
-        buffer.extend_from_slice(plaintext);
-        self.seal_with_nonce(context, &mut buffer, 0, nonce);
-        buffer
+    ) {
+        self.seal_with_nonce(context, buffer, start, nonce);
     }
 
     /// Opens a copy of `sealed`.
@@ -273,7 +272,10 @@ mod tests {
 
     #[test]
     fn golden() {
-        let sealed = key().seal_golden(&CONTEXT, b"text", [9; NONCE_LEN]);
+        let mut sealed = Vec::new();
+        begin(&mut sealed);
+        sealed.extend(b"text");
+        key().seal_golden(&CONTEXT, &mut sealed, 0, [9; NONCE_LEN]);
         let golden = include_bytes!("../../testdata/format/v1/sealed-bytes");
         assert_eq!(sealed, golden);
         assert_eq!(key().open(&CONTEXT, golden).as_deref(), Ok(&b"text"[..]));

@@ -6,27 +6,20 @@
 //!
 //! ```text
 //! offset  bytes
-//!      0  8      4b 49 54 42 41 47 1a 0a ("KITBAG", ^Z, newline)
-//!      8  1      format version: 1
-//!      9  1      kind (see crypto::Kind)
+//!      0  10     header (base::header), its kind that of crypto::Kind
 //!     10  rest   sealed: nonce (24), ciphertext, tag (16); context: kind, the name, offset 0
 //! ```
 //!
 //! The plaintext is the codec (1), the length of the contents (4, little-endian), and the contents as the codec packs them.
 
+use crate::base::header::{self, HeaderError};
 use crate::base::id::RepositoryId;
 use crate::compress::{self, Codec, CompressError, Level};
 use crate::crypto::{Context, Keys, Kind, OVERHEAD, SealError, seal};
 use crate::store::Name;
 
-/// The first bytes of every sealed file. The ^Z stops `type`; the newline shows a transfer that changes line ends.
-pub const MAGIC: [u8; 8] = *b"KITBAG\x1a\n";
-/// The format version written.
-pub const VERSION: u8 = 1;
-/// Bytes in the clear before the sealed ones.
-pub const HEADER_LEN: usize = MAGIC.len() + 2;
 /// Bytes of a file beyond its packed contents.
-pub const FILE_OVERHEAD: usize = HEADER_LEN + OVERHEAD + PREFIX_LEN;
+pub const FILE_OVERHEAD: usize = header::LEN + OVERHEAD + PREFIX_LEN;
 
 /// Codec and length.
 const PREFIX_LEN: usize = 1 + 4;
@@ -64,6 +57,12 @@ pub enum SealedError {
         /// Bytes allowed.
         limit: usize,
     },
+    /// No memory to decompress it.
+    #[error("there is no memory to unpack {name}")]
+    NoMemory {
+        /// The file.
+        name: String,
+    },
     /// Compressed in a way that this version does not know.
     #[error("{name} is packed by a method that needs a newer kitbag")]
     UnknownCodec {
@@ -78,12 +77,8 @@ pub enum SealedError {
 /// For contents of 4 GiB and more.
 #[must_use]
 pub fn encode(keys: &Keys, repository: RepositoryId, kind: Kind, name: &Name, contents: &[u8]) -> Vec<u8> {
-    let mut file = Vec::with_capacity(contents.len().saturating_add(FILE_OVERHEAD));
-    file.extend(MAGIC);
-    file.extend([VERSION, kind.number()]);
-    seal::begin(&mut file);
-    append_packed(contents, &mut file);
-    keys.seal().seal_in_place(&context(repository, kind, name), &mut file, HEADER_LEN);
+    let mut file = unsealed(kind, contents);
+    keys.seal().seal_in_place(&context(repository, kind, name), &mut file, header::LEN);
     file
 }
 
@@ -100,16 +95,12 @@ pub fn decode(
     limit: usize,
 ) -> Result<Vec<u8>, SealedError> {
     let damaged = || SealedError::Damaged { name: name.to_string() };
-    let Some((MAGIC, rest)) = file.split_first_chunk_mut().map(|(magic, rest)| (*magic, rest)) else {
-        return Err(SealedError::Foreign { name: name.to_string() });
-    };
-    let [version, number, sealed @ ..] = rest else { return Err(damaged()) };
-    if *version > VERSION {
-        return Err(SealedError::NewerFormat { name: name.to_string(), version: *version });
-    }
-    if *version != VERSION || *number != kind.number() {
-        return Err(damaged());
-    }
+    header::check(kind.number(), &file).map_err(|error| match error {
+        HeaderError::Foreign => SealedError::Foreign { name: name.to_string() },
+        HeaderError::Newer(version) => SealedError::NewerFormat { name: name.to_string(), version },
+        HeaderError::Unexpected => damaged(),
+    })?;
+    let sealed = file.get_mut(header::LEN..).unwrap_or_default();
     let plaintext =
         keys.seal().open_in_place(&context(repository, kind, name), sealed).map_err(|SealError| damaged())?;
     let (codec, len, packed) = split_prefix(plaintext).ok_or_else(damaged)?;
@@ -120,13 +111,23 @@ pub fn decode(
     Codec::from_number(codec).and_then(|codec| compress::decompress(codec, packed, expected)).map_err(
         |error| match error {
             CompressError::UnknownCodec(_) => SealedError::UnknownCodec { name: name.to_string() },
-            CompressError::Damaged { .. } | CompressError::NoDecompressor(_) => damaged(),
+            CompressError::NoMemory => SealedError::NoMemory { name: name.to_string() },
+            CompressError::Damaged { .. } => damaged(),
         },
     )
 }
 
 fn context(repository: RepositoryId, kind: Kind, name: &Name) -> Context<'_> {
     Context { repository, kind, file: name.as_str().as_bytes(), offset: 0 }
+}
+
+/// The file before it is sealed: header, room for the nonce, plaintext.
+fn unsealed(kind: Kind, contents: &[u8]) -> Vec<u8> {
+    let mut file = Vec::with_capacity(contents.len().saturating_add(FILE_OVERHEAD));
+    file.extend(header::encode(kind.number()));
+    seal::begin(&mut file);
+    append_packed(contents, &mut file);
+    file
 }
 
 fn append_packed(contents: &[u8], out: &mut Vec<u8>) {
