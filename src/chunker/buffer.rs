@@ -194,4 +194,29 @@ mod tests {
         chunker.finish(&mut |chunk| got.extend_from_slice(chunk));
         assert_eq!(got, b"kept");
     }
+
+    /// Ends of chunks computed by another program, from the text of `doc/format.md`.
+    #[test]
+    fn golden() {
+        let key = blake3::derive_key("kitbag 2026-11 v1 chunker gear", &[1; 32]);
+        let mut bytes = [0; 2048];
+        blake3::Hasher::new_keyed(&key).finalize_xof().fill(&mut bytes);
+        let numbers = bytes.as_chunks::<8>().0;
+        let mut gear = [0; 256];
+        gear.iter_mut().zip(numbers).for_each(|(number, bytes)| *number = u64::from_le_bytes(*bytes));
+        let random = |len: usize| -> Vec<u8> {
+            let step = |x: &u64| {
+                Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
+            };
+            let numbers = std::iter::successors(Some(1_u64), step).skip(1);
+            numbers.map(|x| x.to_be_bytes()[0]).take(len).collect()
+        };
+        let data = [random(4000), vec![0; 3000], random(3001)].concat();
+        let lengths: Vec<_> = chunks(&Cutter::new(SMALL, gear), &[&data]).iter().map(Vec::len).collect();
+        let golden = [
+            418, 534, 283, 114, 265, 346, 275, 254, 234, 353, 169, 328, 290, 1024, 1024, 1024, 483, 534, 283,
+            114, 265, 346, 275, 254, 234, 278,
+        ];
+        assert_eq!(lengths, golden);
+    }
 }

@@ -222,4 +222,16 @@ mod tests {
             "MasterKey(..) Keys(..) SealKey(Key32(..)) HashKey(Key32(..)) NameKey { clients: Key32(..), boundaries: Key32(..) }"
         );
     }
+
+    /// Computed by another program, from the text of `doc/format.md`.
+    #[test]
+    fn golden() {
+        let keys = keys(1);
+        let object = "99d7fa9c025935cc17674dde4819b48ddf245bf5475a2076579c9408cb2cfffa";
+        assert_eq!(keys.hash().object_id(b"contents").to_string(), object);
+        assert_eq!(keys.names().client_id(b"laptop").to_string(), "c52eda6126c113955b4e37df9f4d08e3");
+        assert_eq!(keys.names().boundary(b"README"), 0x8e6f_cfa8_f5fe_c44a);
+        let table = keys.gear_table();
+        assert_eq!(table[..3], [0x3be5_0612_2eee_ae83, 0x0dd0_0012_0120_be3a, 0xffc1_8ee1_74d5_694c]);
+    }
 }

@@ -59,6 +59,7 @@ impl Protection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySlot {
     id: KeySlotId,
+    repository: RepositoryId,
     protection: Protection,
     label: String,
     created: Timestamp,
@@ -101,6 +102,7 @@ pub enum KeySlotError {
 struct Clear {
     /// 0: nothing, 1: Argon2id.
     protection: u8,
+    repository: RepositoryId,
     label: String,
     created: Timestamp,
     /// Empty without a passphrase.
@@ -112,13 +114,14 @@ struct Clear {
 }
 
 impl Clear {
-    fn new(protection: Protection, label: &str, created: Timestamp) -> Self {
+    fn new(repository: RepositoryId, protection: Protection, label: &str, created: Timestamp) -> Self {
         let (protection, salt, cost) = match protection {
             Protection::None => (0, Vec::new(), None),
             Protection::Argon2id { salt, cost } => (1, salt.to_vec(), Some(cost)),
         };
         Self {
             protection,
+            repository,
             label: label.to_owned(),
             created,
             salt,
@@ -161,10 +164,17 @@ impl KeySlot {
             return Err(KeySlotError::LongLabel);
         }
         let id = KeySlotId::random();
-        let clear = Clear::new(protection, label, created).encode();
-        let mut slot =
-            Self { id, protection, label: label.to_owned(), created, clear, sealed: [0; SEALED_LEN] };
-        let sealed = slot.wrapping_key(passphrase)?.seal(&slot.context(repository), master.expose());
+        let clear = Clear::new(repository, protection, label, created).encode();
+        let mut slot = Self {
+            id,
+            repository,
+            protection,
+            label: label.to_owned(),
+            created,
+            clear,
+            sealed: [0; SEALED_LEN],
+        };
+        let sealed = slot.wrapping_key(passphrase)?.seal(&slot.context(), master.expose());
         slot.sealed = sealed.try_into().map_err(|_longer| KeySlotError::Damaged)?;
         Ok(slot)
     }
@@ -173,13 +183,9 @@ impl KeySlot {
     ///
     /// # Errors
     /// `PassphraseNeeded`, `WrongPassphrase`, `NoMemory`. A slot without a passphrase that does not open is `Damaged`.
-    pub fn open(
-        &self,
-        repository: RepositoryId,
-        passphrase: Option<&Passphrase>,
-    ) -> Result<MasterKey, KeySlotError> {
+    pub fn open(&self, passphrase: Option<&Passphrase>) -> Result<MasterKey, KeySlotError> {
         let mut sealed = self.sealed;
-        let opened = self.wrapping_key(passphrase)?.open_in_place(&self.context(repository), &mut sealed);
+        let opened = self.wrapping_key(passphrase)?.open_in_place(&self.context(), &mut sealed);
         let failure = match self.protection {
             Protection::None => KeySlotError::Damaged,
             Protection::Argon2id { .. } => KeySlotError::WrongPassphrase,
@@ -193,6 +199,12 @@ impl KeySlot {
     #[must_use]
     pub fn id(&self) -> KeySlotId {
         self.id
+    }
+
+    /// The repository whose master key it holds. Another's slot can lie here after an unfinished `init`; it is ignored.
+    #[must_use]
+    pub fn repository(&self) -> RepositoryId {
+        self.repository
     }
 
     /// What opens it.
@@ -253,6 +265,7 @@ impl KeySlot {
         }
         Ok(Self {
             id,
+            repository: clear.repository,
             protection,
             label: clear.label,
             created: clear.created,
@@ -276,8 +289,8 @@ impl KeySlot {
         Ok(SealKey::new(Key32::new(hasher.finalize().into())))
     }
 
-    fn context(&self, repository: RepositoryId) -> Context<'_> {
-        Context { repository, kind: Kind::KeySlot, file: self.id.as_bytes(), offset: 0 }
+    fn context(&self) -> Context<'_> {
+        Context { repository: self.repository, kind: Kind::KeySlot, file: self.id.as_bytes(), offset: 0 }
     }
 }
 
@@ -303,7 +316,7 @@ mod tests {
     }
 
     fn opens(slot: &KeySlot, text: Option<&str>) -> Result<[u8; 32], KeySlotError> {
-        slot.open(REPOSITORY, text.map(passphrase).as_ref()).map(|key| *key.expose())
+        slot.open(text.map(passphrase).as_ref()).map(|key| *key.expose())
     }
 
     #[test]
@@ -343,14 +356,15 @@ mod tests {
     #[test]
     fn it_opens_under_no_other_id_or_repository() {
         let slot = slot(None);
-        assert!(slot.open(RepositoryId([6; 16]), None).is_err());
+        let elsewhere = tampered(&slot, |clear| clear.repository = RepositoryId([6; 16])).unwrap();
+        assert_eq!(opens(&elsewhere, None), Err(KeySlotError::Damaged));
         let moved = KeySlot::decode(KeySlotId([0; 8]), &slot.encode()).unwrap();
         assert_eq!(opens(&moved, None), Err(KeySlotError::Damaged));
     }
 
     /// The file after a change to its fields by somebody who knows to repair the checksum.
     fn tampered(slot: &KeySlot, change: impl FnOnce(&mut Clear)) -> Result<KeySlot, KeySlotError> {
-        let mut clear = Clear::new(slot.protection(), slot.label(), slot.created());
+        let mut clear = Clear::new(slot.repository(), slot.protection(), slot.label(), slot.created());
         change(&mut clear);
         KeySlot::decode(slot.id(), &KeySlot { clear: clear.encode(), ..slot.clone() }.encode())
     }
@@ -372,5 +386,41 @@ mod tests {
         assert!(matches!(forever, Err(KeySlotError::Cost(_))));
         let unknown = tampered(&slot(Some("x")), |clear| clear.protection = 7);
         assert_eq!(unknown, Err(KeySlotError::UnknownProtection(7)));
+    }
+
+    /// The files of the golden slots' tests hold this.
+    fn golden(id: u8, protection: Protection, text: Option<&str>) -> Vec<u8> {
+        let id = KeySlotId([id; 8]);
+        let clear = Clear::new(REPOSITORY, protection, "label", CREATED).encode();
+        let mut slot = KeySlot {
+            id,
+            repository: REPOSITORY,
+            protection,
+            label: "label".into(),
+            created: CREATED,
+            clear,
+            sealed: [0; SEALED_LEN],
+        };
+        let key = slot.wrapping_key(text.map(passphrase).as_ref()).unwrap();
+        let mut sealed = [&[0; 24][..], master().expose()].concat();
+        key.seal_golden(&slot.context(), &mut sealed, 0, [9; 24]);
+        slot.sealed = sealed.try_into().unwrap();
+        slot.encode()
+    }
+
+    #[test]
+    fn golden_in_the_clear() {
+        let file = include_bytes!("../../testdata/format/v1/key-slot-none");
+        assert_eq!(golden(1, Protection::None, None), file);
+        assert_eq!(opens(&KeySlot::decode(KeySlotId([1; 8]), file).unwrap(), None), Ok([1; 32]));
+    }
+
+    #[test]
+    fn golden_with_a_passphrase() {
+        let file = include_bytes!("../../testdata/format/v1/key-slot-argon2id");
+        let protection = Protection::Argon2id { salt: [2; SALT_LEN], cost: Cost::new(64, 2, 2).unwrap() };
+        assert_eq!(golden(2, protection, Some("correct horse")), file);
+        let slot = KeySlot::decode(KeySlotId([2; 8]), file).unwrap();
+        assert_eq!(opens(&slot, Some("correct horse")), Ok([1; 32]));
     }
 }

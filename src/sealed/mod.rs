@@ -214,4 +214,20 @@ mod tests {
         let long = SealedError::TooLong { name: "one".into(), len: 100_001, limit: 100_000 };
         assert_eq!(open(file(&vec![0; 100_001])), Err(long));
     }
+
+    #[test]
+    fn golden() {
+        let golden = include_bytes!("../../testdata/format/v1/sealed-file");
+        let name = Name::join(&["index", "00112233445566778899aabbccddeeff"]);
+        let mut file = unsealed(Kind::Segment, b"contents");
+        keys().seal().seal_golden(
+            &context(REPOSITORY, Kind::Segment, &name),
+            &mut file,
+            header::LEN,
+            [9; 24],
+        );
+        assert_eq!(file, golden);
+        let read = decode(&keys(), REPOSITORY, Kind::Segment, &name, golden.to_vec(), 100);
+        assert_eq!(read, Ok(b"contents".to_vec()));
+    }
 }
