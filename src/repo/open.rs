@@ -108,7 +108,7 @@ impl Stored {
                 Err(error) if error.kind == ErrorKind::NotFound => {}
                 // No slot is that long: it will be found damaged.
                 Err(error) if error.kind == ErrorKind::TooLong => {
-                    slots.push(StoredSlot { id, bytes: Vec::new() })
+                    slots.push(StoredSlot { id, bytes: Vec::new() });
                 }
                 Err(error) => return Err(error.into()),
             }
