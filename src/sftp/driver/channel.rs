@@ -1,0 +1,146 @@
+//! One channel as the driver sees it: its session, and the requests that wait for room in it.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::Settings;
+use crate::sftp::link::{CONTROL, ChannelId};
+use crate::sftp::packet::{Kind, Request};
+use crate::sftp::queue::{Submission, Target};
+use crate::sftp::session::Session;
+
+/// Handles that are to be closed are closed when so many wait for it: a run that ends before needs no CLOSE.
+const LAZY_CLOSES: usize = 16;
+
+/// What is behind an outstanding request.
+#[derive(Debug)]
+pub(super) enum Ticket {
+    /// A client's request.
+    Request(Submission),
+    /// The driver's own question for the server's limits.
+    Limits,
+}
+
+/// A channel, opening or open.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) id: ChannelId,
+    pub(super) session: Session<Ticket>,
+    pub(super) open: bool,
+    /// Requests on handles; they go first, since they finish what was begun.
+    on_handles: VecDeque<Submission>,
+    /// Requests on paths, in order.
+    on_paths: VecDeque<Submission>,
+    lazy: VecDeque<Bytes>,
+    open_files: usize,
+    expected: u64,
+    /// Whether the link took less than it was offered.
+    pub(super) blocked: bool,
+}
+
+impl Channel {
+    pub(super) fn new(id: ChannelId) -> Self {
+        Self {
+            id,
+            session: Session::default(),
+            open: false,
+            on_handles: VecDeque::new(),
+            on_paths: VecDeque::new(),
+            lazy: VecDeque::new(),
+            open_files: 0,
+            expected: 0,
+            blocked: false,
+        }
+    }
+
+    /// Queues a request for this channel.
+    pub(super) fn push(&mut self, submission: Submission) {
+        match (&submission.request, &submission.answer) {
+            (Request::Close { handle }, None) => self.lazy.push_back(handle.clone()),
+            _ if submission.survives() => {
+                if let Target::Anywhere { bytes } = submission.target {
+                    self.expected = self.expected.saturating_add(bytes);
+                }
+                self.on_paths.push_back(submission);
+            }
+            _ => self.on_handles.push_back(submission),
+        }
+    }
+
+    /// Files that are open or about to be.
+    pub(super) fn files(&self) -> usize {
+        self.open_files.saturating_add(self.on_paths.len())
+    }
+
+    /// How busy it is: files first, since each brings more requests; then bytes.
+    pub(super) fn load(&self) -> (usize, u64, ChannelId) {
+        (self.files(), self.session.cost().saturating_add(self.expected), self.id)
+    }
+
+    /// Bytes of large reads that are to come or under way.
+    pub(super) fn reading(&self) -> u64 {
+        let under_way = if self.id == CONTROL { 0 } else { self.session.cost() };
+        self.expected.saturating_add(under_way)
+    }
+
+    /// Whether requests wait for room.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.on_handles.is_empty() || !self.on_paths.is_empty()
+    }
+
+    /// The next request that may be sent when so many bytes may be outstanding on the channel.
+    pub(super) fn next(&mut self, room: u64, settings: &Settings) -> Option<Submission> {
+        let fits = |submission: &Submission| submission.request.cost() <= room;
+        if self.lazy.len() > LAZY_CLOSES
+            || (self.files() >= settings.files_per_channel && !self.lazy.is_empty())
+        {
+            let closes = self.lazy.drain(..).map(|handle| Submission {
+                target: Target::Control,
+                request: Request::Close { handle },
+                answer: None,
+                number: 0,
+                resent: false,
+            });
+            self.on_handles.extend(closes);
+        }
+        let next = if self.on_handles.front().is_some_and(fits) {
+            self.on_handles.pop_front()
+        } else if self.on_paths.front().is_some_and(|submission| {
+            fits(submission)
+                && (self.open_files < settings.files_per_channel || !opens(submission.request.kind()))
+        }) {
+            self.on_paths.pop_front()
+        } else {
+            None
+        }?;
+        match next.request.kind() {
+            Kind::Close => self.open_files = self.open_files.saturating_sub(1),
+            kind if opens(kind) => self.open_files = self.open_files.saturating_add(1),
+            _ => {}
+        }
+        if let Target::Anywhere { bytes } = next.target {
+            self.expected = self.expected.saturating_sub(bytes);
+        }
+        Some(next)
+    }
+
+    /// Notes that something could not be opened.
+    pub(super) fn not_opened(&mut self) {
+        self.open_files = self.open_files.saturating_sub(1);
+    }
+
+    /// Ends the channel. What had been sent, in order, and what was not.
+    pub(super) fn into_submissions(self) -> (Vec<Submission>, Vec<Submission>) {
+        let sent = self.session.into_tickets().into_iter().filter_map(|ticket| match ticket {
+            Ticket::Request(submission) => Some(submission),
+            Ticket::Limits => None,
+        });
+        (sent.collect(), self.on_handles.into_iter().chain(self.on_paths).collect())
+    }
+}
+
+/// Whether the answer to such a request is a handle.
+pub(super) fn opens(kind: Kind) -> bool {
+    matches!(kind, Kind::Open | Kind::OpenDir)
+}

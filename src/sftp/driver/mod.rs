@@ -1,0 +1,353 @@
+//! The one thread that owns the connection.
+//!
+//! It takes requests from the queue, gives each its channel, moves them into the channels' sessions as the budgets
+//! allow, hands bytes to the link (the control channel first, the others in turn), and delivers replies. It is the
+//! only one that waits for the network.
+//!
+//! A lost connection is an event: what names a path is sent again on the next one, in its old order; what names a
+//! handle fails as lost, since the handle is gone, and whoever owns the file opens it again. Waits between
+//! attempts grow; when nothing was answered for [`Settings::give_up_after`], all that waits fails and the thread ends.
+
+mod channel;
+mod outage;
+mod placing;
+mod replies;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use channel::{Channel, Ticket};
+
+use super::error::RequestError;
+use super::link::{CONTROL, ChannelId, ConnectError, Connector, Link, LinkError, LinkErrorKind, LinkEvent};
+use super::packet::{Kind, Request, extension};
+use super::queue::{Shared, Submission, add};
+use crate::base::time::Clock;
+
+/// How the driver works.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// How many bulk channels are opened as soon as there are as many files to send or fetch.
+    pub bulk_channels: usize,
+    /// How many there may be when all of them are full.
+    pub most_bulk_channels: usize,
+    /// Bytes that may be outstanding on one channel: twice the window that OpenSSH gives.
+    pub channel_budget: u64,
+    /// Bytes that may be outstanding on all of them.
+    pub link_budget: u64,
+    /// Files that may be open on one channel.
+    pub files_per_channel: usize,
+    /// With something outstanding, a peer that says nothing for so long is taken for gone.
+    pub silent_after: Duration,
+    /// How long to try to connect again after the last answer.
+    pub give_up_after: Duration,
+    /// The first wait between attempts to connect; each is twice the one before.
+    pub first_wait: Duration,
+    /// How long to go on at the end with what is outstanding.
+    pub linger: Duration,
+    /// Whether to remember the kind and channel of each request, for tests.
+    pub keep_log: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            bulk_channels: 4,
+            most_bulk_channels: 8,
+            channel_budget: 4 << 20,
+            link_budget: 24 << 20,
+            files_per_channel: 64,
+            silent_after: Duration::from_secs(30),
+            give_up_after: Duration::from_secs(15 * 60),
+            first_wait: Duration::from_secs(1),
+            linger: Duration::from_secs(1),
+            keep_log: false,
+        }
+    }
+}
+
+/// Bytes handed to the link at a time, so that channels share it evenly: one SSH packet.
+const PIECE: usize = 32 * 1024;
+
+/// How long to wait when nothing is to be done; the waker ends it.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// How often to look after a link with something outstanding.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// A connection that stands.
+struct Standing {
+    link: Box<dyn Link>,
+    channels: BTreeMap<ChannelId, Channel>,
+    next_channel: u32,
+    /// How many bulk channels the server allows, as far as is known.
+    cap: usize,
+    /// Which bulk channel is served first next time.
+    turn: usize,
+    heard: Duration,
+    probed: Duration,
+    /// Since when all bulk channels have been full.
+    full_since: Option<Duration>,
+}
+
+/// The state of the thread.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    connector: Box<dyn Connector>,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    epoch: u64,
+    /// Requests on paths that have no channel yet, in order.
+    backlog: VecDeque<Submission>,
+    /// When a request was last answered.
+    progress: Duration,
+    /// Whether any server ever answered.
+    greeted: bool,
+}
+
+/// Why the work on one connection ended.
+enum End {
+    Lost(LinkError),
+    Stopped,
+}
+
+impl Driver {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        connector: Box<dyn Connector>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Self {
+        let progress = clock.monotonic();
+        Self {
+            shared,
+            connector,
+            clock,
+            settings,
+            epoch: 0,
+            backlog: VecDeque::new(),
+            progress,
+            greeted: false,
+        }
+    }
+
+    /// The thread: returns when the client is closed or there is no hope of a connection.
+    pub(super) fn run(mut self) {
+        let error = match self.connector.connect() {
+            Ok(link) => match self.connections(link) {
+                Ok(()) => RequestError::Stopped,
+                Err(error) => RequestError::Down(Arc::new(error)),
+            },
+            Err(error) => RequestError::Down(Arc::new(error)),
+        };
+        self.shared.close(&error);
+        for submission in self.backlog.drain(..) {
+            submission.finish(Err(error.clone()));
+        }
+    }
+
+    /// Works on one connection after the other.
+    fn connections(&mut self, first: Box<dyn Link>) -> Result<(), ConnectError> {
+        let mut link = first;
+        loop {
+            self.epoch = self.epoch.saturating_add(1);
+            add(&self.shared.counters.connections, 1);
+            let before = self.progress;
+            let mut standing = self.begin(link);
+            match self.work(&mut standing) {
+                End::Stopped => return Ok(()),
+                End::Lost(error) => {
+                    tracing::info!(%error, "link lost");
+                    self.give_up_link(standing, &error);
+                    match self.reconnect(&error, self.progress > before)? {
+                        Some(next) => link = next,
+                        None => return Ok(()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin(&self, mut link: Box<dyn Link>) -> Standing {
+        link.open_channel(CONTROL);
+        let now = self.clock.monotonic();
+        Standing {
+            link,
+            channels: BTreeMap::from([(CONTROL, Channel::new(CONTROL))]),
+            next_channel: 1,
+            cap: self.settings.most_bulk_channels,
+            turn: 0,
+            heard: now,
+            probed: now,
+            full_since: None,
+        }
+    }
+
+    /// Works on a connection until it ends.
+    fn work(&mut self, standing: &mut Standing) -> End {
+        let mut events = Vec::new();
+        let mut stop_at = None;
+        loop {
+            let (submissions, stopping) = self.shared.take();
+            for submission in submissions {
+                self.accept(standing, submission);
+            }
+            self.place(standing);
+            let now = self.clock.monotonic();
+            self.open_channels(standing, now);
+            self.fill(standing, now);
+            self.write(standing);
+
+            let busy = standing.channels.values().any(|channel| channel.session.outstanding() > 0);
+            if stopping {
+                let at = *stop_at.get_or_insert(now.saturating_add(self.settings.linger));
+                if !busy || now >= at {
+                    return End::Stopped;
+                }
+            }
+            if busy && let Err(error) = self.check_alive(standing, now) {
+                return End::Lost(error);
+            }
+            let timeout = if busy || stopping { BUSY.min(self.settings.silent_after / 4) } else { IDLE };
+            let polled = standing.link.poll(self.shared.waker(), timeout, &mut events);
+            for event in events.drain(..) {
+                if let Err(error) = self.handle(standing, event) {
+                    return End::Lost(error);
+                }
+            }
+            if let Err(error) = polled {
+                return End::Lost(error);
+            }
+        }
+    }
+
+    /// Moves requests into the sessions as far as the budgets allow.
+    fn fill(&self, standing: &mut Standing, now: Duration) {
+        let outstanding = |channels: &BTreeMap<ChannelId, Channel>| {
+            channels.values().map(|channel| channel.session.outstanding()).sum::<usize>()
+        };
+        let mut idle = outstanding(&standing.channels) == 0;
+        let mut used: u64 = standing.channels.values().map(|channel| channel.session.cost()).sum();
+        for channel in standing.channels.values_mut() {
+            loop {
+                let cost = channel.session.cost();
+                let mut room = self.settings.channel_budget.saturating_sub(cost);
+                if channel.id != CONTROL {
+                    room = room.min(self.settings.link_budget.saturating_sub(used));
+                }
+                // A request larger than any budget still goes when it is alone.
+                let room = if cost == 0 && used == 0 { u64::MAX } else { room };
+                let Some(submission) = channel.next(room, &self.settings) else {
+                    break;
+                };
+                if idle {
+                    add(&self.shared.counters.serial_waits, 1);
+                    standing.heard = now;
+                    standing.probed = now;
+                    idle = false;
+                }
+                if channel.session.greet() {
+                    self.count(channel.id, Kind::Init);
+                    // Many small files need no limits, but a channel for bulk will carry large ones.
+                    if channel.id != CONTROL && !self.lacks(extension::LIMITS) {
+                        self.count(channel.id, Kind::Limits);
+                        channel.session.send(&Request::Limits, Ticket::Limits);
+                    }
+                }
+                self.count(channel.id, submission.request.kind());
+                used = used.saturating_add(submission.request.cost());
+                let request = submission.request.clone();
+                channel.session.send(&request, Ticket::Request(submission));
+            }
+        }
+    }
+
+    /// Whether the server is known not to offer an extension.
+    fn lacks(&self, extension: &str) -> bool {
+        self.shared.hello().is_some_and(|hello| !hello.offers(extension))
+    }
+
+    fn count(&self, channel: ChannelId, kind: Kind) {
+        add(&self.shared.counters.requests, 1);
+        self.shared.note(channel, kind);
+    }
+
+    /// Hands bytes to the link: all of the control channel's first, then a piece of each other in turn.
+    fn write(&self, standing: &mut Standing) {
+        let Standing { link, channels, turn, .. } = standing;
+        let up = &self.shared.counters.bytes_up;
+        let mut send = |channel: &mut Channel| {
+            let Some(bytes) = channel.session.outgoing().filter(|_| channel.open) else {
+                return false;
+            };
+            let piece = bytes.get(..PIECE).unwrap_or(bytes);
+            let offered = piece.len();
+            let taken = link.send(channel.id, piece);
+            channel.session.advance(taken);
+            add(up, taken);
+            channel.blocked = taken < offered;
+            !channel.blocked
+        };
+        if let Some(control) = channels.get_mut(&CONTROL) {
+            while send(control) {}
+        }
+        let mut bulk: Vec<&mut Channel> =
+            channels.values_mut().filter(|channel| channel.id != CONTROL).collect();
+        if bulk.is_empty() {
+            return;
+        }
+        let first = *turn % bulk.len();
+        bulk.rotate_left(first);
+        *turn = turn.wrapping_add(1);
+        while !bulk.is_empty() {
+            bulk.retain_mut(|channel| send(channel));
+        }
+    }
+
+    /// Asks a silent peer for a sign of life, and gives it up after a while.
+    fn check_alive(&self, standing: &mut Standing, now: Duration) -> Result<(), LinkError> {
+        let limit = self.settings.silent_after;
+        let silent = now.saturating_sub(standing.heard);
+        if silent >= limit {
+            let detail = format!("nothing was heard from the server for {} s", silent.as_secs());
+            return Err(LinkError::new(LinkErrorKind::Silent, detail));
+        }
+        let since = now.saturating_sub(standing.probed.max(standing.heard));
+        if since >= limit / 3 {
+            standing.probed = now;
+            standing.link.probe();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, standing: &mut Standing, event: LinkEvent) -> Result<(), LinkError> {
+        standing.heard = self.clock.monotonic();
+        match event {
+            LinkEvent::Heard => Ok(()),
+            LinkEvent::Opened(id) => {
+                if let Some(channel) = standing.channels.get_mut(&id) {
+                    channel.open = true;
+                }
+                Ok(())
+            }
+            LinkEvent::Refused(CONTROL, why) | LinkEvent::Closed(CONTROL, why) => {
+                Err(LinkError::new(LinkErrorKind::Closed, why))
+            }
+            LinkEvent::Refused(id, why) => {
+                let others = standing.channels.len().saturating_sub(2);
+                tracing::debug!(channel = id.0, why, "channel refused; {others} bulk channels are enough");
+                standing.cap = standing.cap.min(others);
+                self.lose_channel(standing, id, &why);
+                Ok(())
+            }
+            LinkEvent::Closed(id, why) => {
+                // A server that keeps closing channels ends up with the control channel alone.
+                standing.cap = standing.cap.saturating_sub(1);
+                self.lose_channel(standing, id, &why);
+                Ok(())
+            }
+            LinkEvent::Data(id, bytes) => self.receive(standing, id, &bytes),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Lost channels and connections, and the way back.
+
+use std::time::Duration;
+
+use super::{Driver, IDLE, Standing};
+use crate::sftp::error::RequestError;
+use crate::sftp::link::{ChannelId, ConnectError, ConnectErrorKind, Link, LinkError, LinkErrorKind};
+use crate::sftp::queue::Submission;
+
+/// The longest wait between attempts to connect.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+impl Driver {
+    /// Gives a channel up. What names a path goes to another channel; what names a handle of it fails.
+    pub(super) fn lose_channel(&mut self, standing: &mut Standing, id: ChannelId, why: &str) {
+        standing.link.close_channel(id);
+        let Some(channel) = standing.channels.remove(&id) else {
+            return;
+        };
+        let (sent, unsent) = channel.into_submissions();
+        self.keep(sent, unsent, &RequestError::ChannelLost(why.to_owned()));
+    }
+
+    /// Gives a connection up.
+    pub(super) fn give_up_link(&mut self, standing: Standing, error: &LinkError) {
+        let (mut sent, mut unsent) = (Vec::new(), Vec::new());
+        for channel in standing.channels.into_values() {
+            let (some_sent, some_unsent) = channel.into_submissions();
+            sent.extend(some_sent);
+            unsent.extend(some_unsent);
+        }
+        // What was learnt is forgotten before anybody hears of the loss and asks again.
+        self.shared.forget();
+        self.keep(sent, unsent, &RequestError::LinkLost(error.detail.clone()));
+    }
+
+    /// Keeps the requests on paths, in their old order and before those that never had a channel; the others fail.
+    fn keep(&mut self, sent: Vec<Submission>, unsent: Vec<Submission>, error: &RequestError) {
+        let sent = sent.into_iter().map(|mut submission| {
+            submission.resent = true;
+            submission
+        });
+        let (kept, lost): (Vec<_>, Vec<_>) = sent.chain(unsent).partition(Submission::survives);
+        self.backlog.extend(kept);
+        self.backlog.make_contiguous().sort_by_key(|submission| submission.number);
+        for submission in lost {
+            submission.finish(Err(error.clone()));
+        }
+    }
+
+    /// Connects again, with waits that grow; `None` when the client is closed meanwhile. A connection that brought
+    /// no answer counts as a failed attempt.
+    pub(super) fn reconnect(
+        &mut self,
+        lost: &LinkError,
+        was_useful: bool,
+    ) -> Result<Option<Box<dyn Link>>, ConnectError> {
+        if !self.greeted {
+            // The very first one: something is wrong that does not pass.
+            let kind = match lost.kind {
+                LinkErrorKind::Silent => ConnectErrorKind::TimedOut,
+                LinkErrorKind::Protocol => ConnectErrorKind::Protocol,
+                LinkErrorKind::Local => ConnectErrorKind::LocalConfig,
+                LinkErrorKind::Closed => ConnectErrorKind::NoSftp,
+            };
+            let sentence = format!("{} gave no SFTP session: {}", self.connector.describe(), lost.detail);
+            return Err(ConnectError::new(kind, sentence));
+        }
+        let mut wait = if was_useful { Duration::ZERO } else { self.settings.first_wait };
+        loop {
+            if self.wait(wait) {
+                return Ok(None);
+            }
+            let error = match self.connector.connect() {
+                Ok(link) => return Ok(Some(link)),
+                Err(error) => error,
+            };
+            let since = self.clock.monotonic().saturating_sub(self.progress);
+            if !error.kind.is_temporary() || since >= self.settings.give_up_after {
+                return Err(error);
+            }
+            wait = wait.saturating_mul(2).clamp(self.settings.first_wait, LONGEST_WAIT);
+            tracing::info!(%error, ?wait, "cannot connect again yet");
+        }
+    }
+
+    /// Waits; tells whether the client was closed. Requests that come meanwhile are kept, or fail with their handle.
+    fn wait(&mut self, time: Duration) -> bool {
+        let end = self.clock.monotonic().saturating_add(time);
+        loop {
+            let (submissions, stopping) = self.shared.take();
+            if stopping {
+                return true;
+            }
+            for submission in submissions {
+                if submission.survives() {
+                    self.backlog.push_back(submission);
+                } else {
+                    submission.finish(Err(RequestError::LinkLost("not connected again yet".to_owned())));
+                }
+            }
+            let left = end.saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return false;
+            }
+            let left = rustix::event::Timespec::try_from(left.min(IDLE)).ok();
+            let waker = self.shared.waker();
+            let mut fds = [rustix::event::PollFd::from_borrowed_fd(waker, rustix::event::PollFlags::IN)];
+            // An interrupted wait is a short one.
+            let _ = rustix::event::poll(&mut fds, left.as_ref());
+        }
+    }
+}

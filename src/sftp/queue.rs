@@ -1,0 +1,291 @@
+//! What clients and the driver thread share: the queue of requests, and what became known of the server.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use super::attrs::Attrs;
+use super::error::RequestError;
+use super::handle::Handle;
+use super::link::ChannelId;
+use super::packet::{Kind, MAX_PAYLOAD, Request, SAFE_PAYLOAD};
+use super::reply::{DirEntry, Hello, Limits};
+
+/// A channel of one of the connections, as they follow one another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Which connection.
+    pub epoch: u64,
+    /// Which channel of it.
+    pub channel: ChannelId,
+}
+
+/// Where a request is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The control channel, behind all that went there before.
+    Control,
+    /// The least loaded bulk channel; waits until there is one.
+    Bulk,
+    /// A bulk channel, or the control channel as long as no other is open. So many bytes are expected to be read.
+    Anywhere {
+        /// Bytes of the range to be read.
+        bytes: u64,
+    },
+    /// The channel that a handle belongs to.
+    At(Place),
+}
+
+/// A successful answer.
+#[derive(Debug)]
+pub enum Value {
+    /// Done.
+    Done,
+    /// Something is open.
+    Handle(Handle),
+    /// Bytes of a file.
+    Data(Bytes),
+    /// Entries of a directory, or a path.
+    Names(Vec<DirEntry>),
+    /// Attributes.
+    Attrs(Attrs),
+    /// The answer to an extension.
+    Extended(Bytes),
+}
+
+/// An answer, and whether the request was sent more than once because a connection was lost: a server may then have done
+/// it the first time, and fail the second.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The answer.
+    pub result: Result<Value, RequestError>,
+    /// Whether it was sent again.
+    pub resent: bool,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) target: Target,
+    pub(super) request: Request,
+    /// Who waits for the answer; nobody for a CLOSE that nobody asked for.
+    pub(super) answer: Option<oneshot::Sender<Outcome>>,
+    /// Its place among all, so that what is sent again keeps its order.
+    pub(super) number: u64,
+    /// Whether it was sent before, on a connection that was lost.
+    pub(super) resent: bool,
+}
+
+impl Submission {
+    /// Hands the answer over. An answer that nobody takes is dropped, and a handle in it is closed.
+    pub(super) fn finish(self, result: Result<Value, RequestError>) {
+        if let Some(answer) = self.answer {
+            drop(answer.send(Outcome { result, resent: self.resent }));
+        }
+    }
+
+    /// Whether it can be sent on another connection: what names a path can, what names a handle cannot.
+    pub(super) fn survives(&self) -> bool {
+        !matches!(self.target, Target::At(_))
+    }
+}
+
+/// What went over the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Requests sent.
+    pub requests: u64,
+    /// Requests sent when none was outstanding on any channel.
+    pub serial_waits: u64,
+    /// Bytes of SFTP sent.
+    pub bytes_up: u64,
+    /// Bytes of SFTP received.
+    pub bytes_down: u64,
+    /// Connections made.
+    pub connections: u64,
+}
+
+/// Counts as they are kept.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) requests: AtomicU64,
+    pub(super) serial_waits: AtomicU64,
+    pub(super) bytes_up: AtomicU64,
+    pub(super) bytes_down: AtomicU64,
+    pub(super) connections: AtomicU64,
+}
+
+/// Adds to a count.
+pub(super) fn add(counter: &AtomicU64, amount: usize) {
+    counter.fetch_add(u64::try_from(amount).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(super) fn get(&self) -> Counts {
+        Counts {
+            requests: self.requests.load(Ordering::Relaxed),
+            serial_waits: self.serial_waits.load(Ordering::Relaxed),
+            bytes_up: self.bytes_up.load(Ordering::Relaxed),
+            bytes_down: self.bytes_down.load(Ordering::Relaxed),
+            connections: self.connections.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    queue: Mutex<Queue>,
+    waker: OwnedFd,
+    awake: AtomicBool,
+    pub(super) counters: Counters,
+    read_size: AtomicU32,
+    write_size: AtomicU32,
+    hello: Mutex<Option<Arc<Hello>>>,
+    log: Option<Mutex<Vec<(ChannelId, Kind)>>>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Submission>,
+    submitted: u64,
+    stopping: bool,
+    closed: Option<RequestError>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(keep_log: bool) -> io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Self {
+            queue: Mutex::default(),
+            waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            awake: AtomicBool::new(false),
+            counters: Counters::default(),
+            read_size: AtomicU32::new(SAFE_PAYLOAD),
+            write_size: AtomicU32::new(SAFE_PAYLOAD),
+            hello: Mutex::default(),
+            log: keep_log.then(Mutex::default),
+        })
+    }
+
+    /// Queues requests so that none of another thread comes between them; answered at once when there is no connection and will be none.
+    pub(super) fn submit(&self, submissions: impl IntoIterator<Item = Submission>) {
+        let mut refused = Vec::new();
+        let closed = {
+            let mut queue = lock(&self.queue);
+            let closed = queue.closed.clone();
+            for mut submission in submissions {
+                submission.number = queue.submitted;
+                queue.submitted = queue.submitted.saturating_add(1);
+                match closed {
+                    None => queue.waiting.push_back(submission),
+                    Some(_) => refused.push(submission),
+                }
+            }
+            closed
+        };
+        match closed {
+            None => self.wake(),
+            Some(error) => {
+                for submission in refused {
+                    submission.finish(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn wake(&self) {
+        if !self.awake.swap(true, Ordering::AcqRel) {
+            // It can only fail when the counter is full, and then the driver is awake.
+            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// What was queued since the last call, and whether the client wants to stop.
+    pub(super) fn take(&self) -> (VecDeque<Submission>, bool) {
+        // The flag first: whoever queues after it is taken back wakes us again.
+        if self.awake.swap(false, Ordering::AcqRel) {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.waker, &mut count);
+        }
+        let mut queue = lock(&self.queue);
+        (std::mem::take(&mut queue.waiting), queue.stopping)
+    }
+
+    /// Asks the driver to end.
+    pub(super) fn stop(&self) {
+        lock(&self.queue).stopping = true;
+        self.wake();
+    }
+
+    /// Ends the queue: what waits and what comes later is answered by `error`.
+    pub(super) fn close(&self, error: &RequestError) {
+        let waiting = {
+            let mut queue = lock(&self.queue);
+            queue.closed.get_or_insert_with(|| error.clone());
+            std::mem::take(&mut queue.waiting)
+        };
+        for submission in waiting {
+            submission.finish(Err(error.clone()));
+        }
+    }
+
+    pub(super) fn waker(&self) -> BorrowedFd<'_> {
+        self.waker.as_fd()
+    }
+
+    pub(super) fn learn_limits(&self, limits: Limits) {
+        let size = |limit: u64| match u32::try_from(limit) {
+            Ok(0) => SAFE_PAYLOAD,
+            Ok(limit) => limit.min(MAX_PAYLOAD),
+            Err(_large) => MAX_PAYLOAD,
+        };
+        self.read_size.store(size(limits.read), Ordering::Relaxed);
+        self.write_size.store(size(limits.write), Ordering::Relaxed);
+    }
+
+    pub(super) fn learn_hello(&self, hello: &Hello) {
+        let mut known = lock(&self.hello);
+        if known.as_deref() != Some(hello) {
+            *known = Some(Arc::new(hello.clone()));
+        }
+    }
+
+    /// What was learnt belongs to the server that was connected; the next one may be another.
+    pub(super) fn forget(&self) {
+        self.read_size.store(SAFE_PAYLOAD, Ordering::Relaxed);
+        self.write_size.store(SAFE_PAYLOAD, Ordering::Relaxed);
+        *lock(&self.hello) = None;
+    }
+
+    pub(super) fn read_size(&self) -> u32 {
+        self.read_size.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn write_size(&self) -> u32 {
+        self.write_size.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn hello(&self) -> Option<Arc<Hello>> {
+        lock(&self.hello).clone()
+    }
+
+    pub(super) fn note(&self, channel: ChannelId, kind: Kind) {
+        if let Some(log) = &self.log {
+            lock(log).push((channel, kind));
+        }
+    }
+
+    pub(super) fn log(&self) -> Vec<(ChannelId, Kind)> {
+        self.log.as_ref().map(|log| lock(log).clone()).unwrap_or_default()
+    }
+}
