@@ -57,9 +57,9 @@ impl Future for Answer {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        Pin::new(&mut self.0)
-            .poll(context)
-            .map(|answer| answer.unwrap_or(Outcome { result: Err(RequestError::Stopped), resent: false }))
+        Pin::new(&mut self.0).poll(context).map(|answer| {
+            answer.unwrap_or(Outcome { result: Err(RequestError::Stopped), resent: false, place: None })
+        })
     }
 }
 
@@ -138,6 +138,11 @@ impl Client {
     #[must_use]
     pub fn read_size(&self) -> u32 {
         self.0.shared.read_size()
+    }
+
+    /// Notes that the server gave only so many bytes to a READ that could have had more.
+    pub fn learn_read_size(&self, size: usize) {
+        self.0.shared.learn_read_size(u32::try_from(size).unwrap_or(u32::MAX));
     }
 
     /// The payload to send in one WRITE.

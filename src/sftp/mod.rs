@@ -16,6 +16,8 @@ pub mod packet;
 mod queue;
 pub mod reply;
 pub mod session;
+pub mod tasks;
+pub mod transfer;
 pub mod transport;
 
 pub use client::{Answer, Client};

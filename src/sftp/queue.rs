@@ -16,6 +16,9 @@ use super::link::ChannelId;
 use super::packet::{Kind, MAX_PAYLOAD, Request, SAFE_PAYLOAD};
 use super::reply::{DirEntry, Hello, Limits};
 
+/// The least that is asked for in one READ, however little a server gives.
+const LEAST_READ: u32 = 4096;
+
 /// A channel of one of the connections, as they follow one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -66,6 +69,8 @@ pub struct Outcome {
     pub result: Result<Value, RequestError>,
     /// Whether it was sent again.
     pub resent: bool,
+    /// Which channel answered, so that what must follow it in order can go there too.
+    pub place: Option<Place>,
 }
 
 /// A request on its way.
@@ -82,10 +87,17 @@ pub(super) struct Submission {
 }
 
 impl Submission {
-    /// Hands the answer over. An answer that nobody takes is dropped, and a handle in it is closed.
-    pub(super) fn finish(self, result: Result<Value, RequestError>) {
+    /// Hands a server's answer over. One that nobody takes is dropped, and a handle in it is closed.
+    pub(super) fn answer(self, place: Place, result: Result<Value, RequestError>) {
         if let Some(answer) = self.answer {
-            drop(answer.send(Outcome { result, resent: self.resent }));
+            drop(answer.send(Outcome { result, resent: self.resent, place: Some(place) }));
+        }
+    }
+
+    /// Tells that there is no answer.
+    pub(super) fn fail(self, error: RequestError) {
+        if let Some(answer) = self.answer {
+            drop(answer.send(Outcome { result: Err(error), resent: self.resent, place: None }));
         }
     }
 
@@ -197,7 +209,7 @@ impl Shared {
             None => self.wake(),
             Some(error) => {
                 for submission in refused {
-                    submission.finish(Err(error.clone()));
+                    submission.fail(error.clone());
                 }
             }
         }
@@ -235,7 +247,7 @@ impl Shared {
             std::mem::take(&mut queue.waiting)
         };
         for submission in waiting {
-            submission.finish(Err(error.clone()));
+            submission.fail(error.clone());
         }
     }
 
@@ -269,6 +281,11 @@ impl Shared {
 
     pub(super) fn read_size(&self) -> u32 {
         self.read_size.load(Ordering::Relaxed)
+    }
+
+    /// A server that gave less than asked for, though it had more, is asked for less.
+    pub(super) fn learn_read_size(&self, size: u32) {
+        self.read_size.fetch_min(size.max(LEAST_READ), Ordering::Relaxed);
     }
 
     pub(super) fn write_size(&self) -> u32 {

@@ -143,7 +143,7 @@ impl Driver {
         };
         self.shared.close(&error);
         for submission in self.backlog.drain(..) {
-            submission.finish(Err(error.clone()));
+            submission.fail(error.clone());
         }
     }
 

@@ -44,7 +44,7 @@ impl Driver {
         self.backlog.extend(kept);
         self.backlog.make_contiguous().sort_by_key(|submission| submission.number);
         for submission in lost {
-            submission.finish(Err(error.clone()));
+            submission.fail(error.clone());
         }
     }
 
@@ -96,7 +96,7 @@ impl Driver {
                 if submission.survives() {
                     self.backlog.push_back(submission);
                 } else {
-                    submission.finish(Err(RequestError::LinkLost("not connected again yet".to_owned())));
+                    submission.fail(RequestError::LinkLost("not connected again yet".to_owned()));
                 }
             }
             let left = end.saturating_sub(self.clock.monotonic());

@@ -29,9 +29,9 @@ impl Driver {
         match channel.filter(|_| place.epoch == self.epoch) {
             Some(channel) => channel.push(submission),
             None if place.epoch == self.epoch => {
-                submission.finish(Err(RequestError::ChannelLost("it was closed".to_owned())));
+                submission.fail(RequestError::ChannelLost("it was closed".to_owned()));
             }
-            None => submission.finish(Err(RequestError::LinkLost("connected again since".to_owned()))),
+            None => submission.fail(RequestError::LinkLost("connected again since".to_owned())),
         }
     }
 

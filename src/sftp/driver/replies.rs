@@ -55,7 +55,7 @@ impl Driver {
             if let Err(RequestError::Malformed(malformed)) = &result {
                 received = received.and(Err(*malformed));
             }
-            submission.finish(result);
+            submission.answer(place, result);
         }
         let Err(malformed) = received else {
             return Ok(());
