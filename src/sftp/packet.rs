@@ -62,8 +62,11 @@ pub enum OpenMode {
     Read,
     /// For writing; it must exist.
     Write,
-    /// For writing; it must not exist and is created.
-    CreateNew,
+    /// For writing; it must not exist and is created with these permissions.
+    CreateNew {
+        /// The mode's lower bits.
+        permissions: u32,
+    },
 }
 
 impl OpenMode {
@@ -75,7 +78,7 @@ impl OpenMode {
         match self {
             Self::Read => READ,
             Self::Write => WRITE,
-            Self::CreateNew => WRITE | CREATE | EXCLUSIVE,
+            Self::CreateNew { .. } => WRITE | CREATE | EXCLUSIVE,
         }
     }
 }
@@ -106,8 +109,8 @@ pub enum Request {
     Lstat { path: Vec<u8> },
     /// Removes a file.
     Remove { path: Vec<u8> },
-    /// Makes a directory.
-    MakeDir { path: Vec<u8> },
+    /// Makes a directory with these permissions.
+    MakeDir { path: Vec<u8>, permissions: u32 },
     /// Renames; on OpenSSH it fails when the new name is taken.
     Rename { from: Vec<u8>, to: Vec<u8> },
     /// Renames and overwrites (an extension).
@@ -191,7 +194,13 @@ impl Request {
             Self::Open { path, mode } => {
                 put_string(&mut body, path);
                 body.put_u32(mode.flags());
-                body.put_u32(0);
+                put_permissions(
+                    &mut body,
+                    match mode {
+                        OpenMode::CreateNew { permissions } => Some(*permissions),
+                        _ => None,
+                    },
+                );
                 wire::OPEN
             }
             Self::OpenDir { path } => put_path(&mut body, path, wire::OPENDIR),
@@ -215,9 +224,9 @@ impl Request {
             Self::Stat { path } => put_path(&mut body, path, wire::STAT),
             Self::Lstat { path } => put_path(&mut body, path, wire::LSTAT),
             Self::Remove { path } => put_path(&mut body, path, wire::REMOVE),
-            Self::MakeDir { path } => {
+            Self::MakeDir { path, permissions } => {
                 put_string(&mut body, path);
-                body.put_u32(0);
+                put_permissions(&mut body, Some(*permissions));
                 wire::MKDIR
             }
             Self::Rename { from, to } => {
@@ -231,6 +240,18 @@ impl Request {
             Self::StatVfs { path } => put_extended(&mut body, extension::STATVFS, &[path]),
         };
         (frame(number, id, &body, payload.len()), payload)
+    }
+}
+
+/// Attributes that say no more than the permissions.
+fn put_permissions(body: &mut Vec<u8>, permissions: Option<u32>) {
+    const PERMISSIONS: u32 = 0x4;
+    match permissions {
+        Some(permissions) => {
+            body.put_u32(PERMISSIONS);
+            body.put_u32(permissions);
+        }
+        None => body.put_u32(0),
     }
 }
 
@@ -313,8 +334,10 @@ mod tests {
 
     #[test]
     fn an_exclusive_create() {
-        let (head, payload) = Request::Open { path: b"a".to_vec(), mode: OpenMode::CreateNew }.encode(1);
-        let expected = [0, 0, 0, 18, 3, 0, 0, 0, 1, 0, 0, 0, 1, b'a', 0, 0, 0, 0x2a, 0, 0, 0, 0];
+        let mode = OpenMode::CreateNew { permissions: 0o600 };
+        let (head, payload) = Request::Open { path: b"a".to_vec(), mode }.encode(1);
+        let expected =
+            [0, 0, 0, 22, 3, 0, 0, 0, 1, 0, 0, 0, 1, b'a', 0, 0, 0, 0x2a, 0, 0, 0, 4, 0, 0, 1, 0x80];
         assert_eq!(&head[..], expected);
         assert!(payload.is_empty());
     }

@@ -1,1 +1,0 @@
-//! A store on an SFTP server.
