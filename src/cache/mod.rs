@@ -323,11 +323,11 @@ pub struct CacheFilling(Option<(Arc<Inner>, Filling)>);
 impl CacheFilling {
     /// Appends bytes.
     pub fn append(&mut self, bytes: &[u8]) {
-        if let Some((inner, filling)) = &mut self.0 {
-            if let Err(error) = filling.append(bytes) {
-                inner.fail(&error);
-                self.0 = None;
-            }
+        if let Some((inner, filling)) = &mut self.0
+            && let Err(error) = filling.append(bytes)
+        {
+            inner.fail(&error);
+            self.0 = None;
         }
     }
 

@@ -15,6 +15,7 @@
 //! - **A short range is an error**: `read` gives exactly the bytes asked for or fails with [`ErrorKind::Truncated`].
 //! - **Nothing is cached here**; wrappers do that.
 
+pub mod cached;
 pub mod contract;
 pub mod error;
 pub mod layout;
@@ -24,6 +25,7 @@ pub mod open;
 pub mod pending;
 pub mod sftp;
 pub mod testing;
+pub mod throttle;
 
 use std::sync::Arc;
 
