@@ -54,12 +54,9 @@ impl Throttled {
 
     /// The same with another way to wait.
     fn with_pause(inner: SharedStore, rates: Rates, clock: Arc<dyn Clock>, pause: Arc<Pause>) -> Self {
-        let bucket = |rate: Option<u64>| {
-            let (clock, pause) = (Arc::clone(&clock), Arc::clone(&pause));
-            let free = Mutex::new(clock.monotonic());
-            Arc::new(Bucket { rate: rate.map(|rate| rate.max(1)), free, clock, pause })
-        };
-        Self { inner, up: bucket(rates.up), down: bucket(rates.down) }
+        let up = Bucket::new(rates.up, Arc::clone(&clock), Arc::clone(&pause));
+        let down = Bucket::new(rates.down, clock, pause);
+        Self { inner, up: Arc::new(up), down: Arc::new(down) }
     }
 
     /// Counts what has come when it is waited for.
@@ -81,6 +78,10 @@ fn size<T>(items: &[T]) -> u64 {
 }
 
 impl Bucket {
+    fn new(rate: Option<u64>, clock: Arc<dyn Clock>, pause: Arc<Pause>) -> Self {
+        Self { rate: rate.map(|rate| rate.max(1)), free: Mutex::new(clock.monotonic()), clock, pause }
+    }
+
     /// Waits until it is these bytes' turn.
     fn take(&self, bytes: u64) {
         let Some(rate) = self.rate else { return };
