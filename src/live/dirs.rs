@@ -187,7 +187,7 @@ impl LiveDir {
             seek(&fd, SeekFrom::Start(0)).map_err(|errno| LiveError::new("list it", errno))?;
         }
         *listed = true;
-        NameList::read(&fd)
+        NameList::read(&fd, self.stat.size)
     }
 
     /// Its descriptor, opened anew where it had been closed. Ask once per directory, not once per file.

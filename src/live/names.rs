@@ -11,6 +11,12 @@ use crate::entry::Kind;
 /// Bytes of directory entries asked for at once: about two thousand names.
 const BUFFER: usize = 64 * 1024;
 
+/// Room is made ahead for at most so many bytes of names. It costs nothing until it is used.
+const MOST_ROOM: usize = 64 << 20;
+
+/// No file system that says a size counts less per entry.
+const LEAST_ENTRY: usize = 20;
+
 /// All names of a directory without `.` and `..`, sorted by their bytes. Takes 16 bytes and the name's length per
 /// entry.
 #[derive(Debug, Default)]
@@ -30,9 +36,12 @@ struct Slot {
 }
 
 impl NameList {
-    /// Reads the names from the start of an open directory whose offset is at its start.
-    pub(super) fn read(fd: impl AsFd) -> Result<Self> {
-        let mut list = Self::default();
+    /// Reads the names of an open directory whose offset is at its start. `size` is what the system says of the
+    /// directory's own size: a hint at how much room is needed, which saves copying while a large list grows.
+    pub(super) fn read(fd: impl AsFd, size: u64) -> Result<Self> {
+        let room = usize::try_from(size).unwrap_or(usize::MAX).min(MOST_ROOM);
+        let mut list =
+            Self { bytes: Vec::with_capacity(room), slots: Vec::with_capacity(room / LEAST_ENTRY) };
         let mut buffer = Vec::with_capacity(BUFFER);
         let mut entries = RawDir::new(fd, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
