@@ -8,5 +8,6 @@
 pub mod format;
 pub mod paging;
 pub mod places;
+pub mod reader;
 
 pub use format::{Child, FormatError, List, Page};
