@@ -16,7 +16,7 @@ const LEAST: u64 = 1 << 14;
 const MOST: u64 = 1 << 20;
 /// Else this part of what the tables have: with another such part being folded, and the slack of a hash map, it keeps memory below
 /// two bytes for each entry of the tables.
-const PART: u64 = 64;
+const PART: u64 = 128;
 
 /// How many entries to hold in memory beside tables of so many.
 pub(super) fn threshold(entries: u64) -> usize {

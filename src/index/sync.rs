@@ -259,7 +259,7 @@ mod tests {
     use std::fs;
     use std::path::PathBuf;
 
-    use super::super::testing::{Remote, bag, knows, knows_none, numbered};
+    use super::super::testing::{Remote, bag, knows, knows_none, numbered, object};
     use super::*;
 
     /// Three segments of a bag each, of a thousand objects; the index of them stored in a directory.
@@ -459,7 +459,7 @@ mod tests {
                     // A flip in a block is met by who looks there; the next one starts anew.
                     assert!(matches!(damage, Damage::Flip(_)), "{context}");
                     for number in 0..3000 {
-                        index.candidates(&super::super::testing::object(number));
+                        let _ = index.candidates(&object(number));
                     }
                     assert!(index.is_damaged(), "{context}");
                     assert!(knows_none(&index, 3000..6000), "{context}");
