@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use kitbag::base::id::{BagId, ObjectId, SegmentId};
 use kitbag::base::time::{Clock, SystemClock};
-use kitbag::index::{BagEntry, BagKind, Fingerprint, Index, ListedSegment, Segment, SegmentBag};
+use kitbag::bag::BagKind;
+use kitbag::index::{BagEntry, Fingerprint, Index, ListedSegment, Segment, SegmentBag};
 
 /// Chunks of a bag: 16 MiB of chunks of 1 MiB, the worst case for the table of bags, would be 16.
 const PER_BAG: u64 = 64;

@@ -64,6 +64,28 @@ impl Placing {
     }
 }
 
+impl Placing {
+    /// The object's name, unless the object is itself still to be made.
+    #[must_use]
+    pub fn id(&self) -> Option<ObjectId> {
+        match self {
+            Self::Known(reference) => Some(reference.id),
+            Self::InBlock { id, .. } => Some(*id),
+            Self::Later(placing) => placing.get()?.id(),
+        }
+    }
+
+    /// The object's length in bytes, unless the object is itself still to be made.
+    #[must_use]
+    pub fn object_len(&self) -> Option<u32> {
+        match self {
+            Self::Known(reference) => Some(reference.place.len),
+            Self::InBlock { len, .. } => Some(*len),
+            Self::Later(placing) => placing.get()?.object_len(),
+        }
+    }
+}
+
 /// Objects that will be sealed together.
 #[derive(Debug, Default)]
 pub struct Block {

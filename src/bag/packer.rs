@@ -190,29 +190,38 @@ impl Packer {
         if self.shared.stopped.load(Ordering::Relaxed) { Err(Stopped) } else { Ok(()) }
     }
 
+    /// Seals what is being filled and waits until every object put in so far has its place.
+    ///
+    /// # Errors
+    /// When the packer has stopped.
+    pub fn settle(&self) -> Result<(), Stopped> {
+        self.flush(BagKind::Data)?;
+        self.flush(BagKind::Tree)?;
+        self.wait_while(|state| state.blocks > 0);
+        self.check()
+    }
+
+    fn wait_while(&self, busy: impl Fn(&State) -> bool) {
+        let mut state = lock(&self.shared.state);
+        while busy(&state) && state.error.is_none() {
+            state = self.shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Ends all open bags and waits until the store has acknowledged every bag that was begun. Objects may be put in again afterwards;
     /// others must not do so meanwhile.
     ///
     /// # Errors
     /// When the packer has stopped.
     pub fn quiesce(&self) -> Result<(), Stopped> {
-        self.flush(BagKind::Data)?;
-        self.flush(BagKind::Tree)?;
-        let shared = &self.shared;
-        let wait = |busy: &dyn Fn(&State) -> bool| {
-            let mut state = lock(&shared.state);
-            while busy(&state) && state.error.is_none() {
-                state = shared.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            }
-        };
-        wait(&|state| state.blocks > 0);
-        for lane in &shared.lanes {
+        self.settle()?;
+        for lane in &self.shared.lanes {
             for stream in lock(lane).drain(..) {
                 // A stream that is gone has left its error.
                 let _ = stream.messages.send(Message::End(stream.end));
             }
         }
-        wait(&|state| state.bags > 0);
+        self.wait_while(|state| state.bags > 0);
         self.check()
     }
 

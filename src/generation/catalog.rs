@@ -5,7 +5,7 @@ use crate::bag::Sealing;
 use crate::base::id::{ClientId, GenerationId};
 use crate::crypto::Kind;
 use crate::sealed::{self, SealedError};
-use crate::store::{Listed, Pending, SharedStore, StoreError, layout};
+use crate::store::{ErrorKind, Listed, Pending, SharedStore, StoreError, layout};
 
 /// A generation record that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,20 @@ pub enum CatalogError {
         /// What is wrong.
         source: RecordError,
     },
+}
+
+impl CatalogError {
+    /// Whether the record is not there (any more).
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self, Self::Store(StoreError { kind: ErrorKind::NotFound, .. }))
+    }
+
+    /// Whether the record is damaged, as opposed to out of reach.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Self::Store(_))
+    }
 }
 
 /// Reads generation records of a store.

@@ -39,45 +39,13 @@ mod testing;
 use std::error::Error;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
+use crate::bag::BagKind;
 use crate::base::id::{BagId, ObjectId, SegmentId};
 
 pub use format::{Segment, SegmentBag, SegmentError};
 pub use lookup::Index;
 pub use recent::BagTables;
 pub use sync::Synced;
-
-/// What a bag holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "u8", try_from = "u8")]
-pub enum BagKind {
-    /// Chunks.
-    Data,
-    /// DIR pages, chunk lists and bag lists.
-    Tree,
-}
-
-impl From<BagKind> for u8 {
-    fn from(kind: BagKind) -> Self {
-        match kind {
-            BagKind::Data => 1,
-            BagKind::Tree => 2,
-        }
-    }
-}
-
-impl TryFrom<u8> for BagKind {
-    type Error = &'static str;
-
-    fn try_from(number: u8) -> Result<Self, Self::Error> {
-        match number {
-            1 => Ok(Self::Data),
-            2 => Ok(Self::Tree),
-            _ => Err("unknown kind of bag"),
-        }
-    }
-}
 
 /// The first eight bytes of an object's id, as a big-endian number. It proposes an object; it does not prove one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

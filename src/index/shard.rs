@@ -276,7 +276,7 @@ mod tests {
             let shards = written(&entries, most);
             for entry in &entries {
                 assert_eq!(found(&shards, entry.fingerprint), [entry.bag]);
-                assert_eq!(found(&shards, entry.fingerprint ^ 1), []);
+                assert!(found(&shards, entry.fingerprint ^ 1).is_empty());
             }
             let all: Vec<Entry> = shards.iter().collect::<io::Result<_>>().unwrap();
             assert_eq!(all, entries);

@@ -48,7 +48,7 @@ pub struct BadPattern {
 }
 
 /// [`Rules`], made ready for use by many threads.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Exclude {
     globs: Option<Gitignore>,
     caches: bool,

@@ -78,6 +78,10 @@ impl Monitor for Collect {
         }
     }
 
+    fn follows_changes(&self) -> bool {
+        self.keep_changes
+    }
+
     fn problem(&self, problem: Problem) {
         self.lock().problems.push(problem);
     }

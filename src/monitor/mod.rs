@@ -100,6 +100,10 @@ pub trait Monitor: Send + Sync {
     fn path(&self, path: &[u8]);
     /// An entry of the live data was compared with the previous generation.
     fn change(&self, path: &[u8], change: Change);
+    /// Whether [`change`](Self::change) is listened to; else no path need be put together.
+    fn follows_changes(&self) -> bool {
+        true
+    }
     /// Something went wrong with one thing.
     fn problem(&self, problem: Problem);
 }

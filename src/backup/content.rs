@@ -1,0 +1,205 @@
+//! Reading the contents of live files into chunks.
+
+use std::sync::Arc;
+
+use crate::bag::{BagKind, Packer, Placing};
+use crate::base::cancel::Cancel;
+use crate::chunker::{Chunker, Cutter};
+use crate::entry::{Content, Piece, Xattr, XattrValue};
+use crate::live::{Alteration, DirFd, LiveError, LiveFile, RawXattr, Segment, Stat, read_small};
+use crate::monitor::{Counter, Monitor};
+
+use super::BackupError;
+use super::lists::Lists;
+use super::shelf::Shelf;
+use super::tree::Tree;
+
+/// Contents of at most this many bytes live inside the DIR entry.
+pub const INLINE: usize = 512;
+
+/// Xattr values of at most this many bytes live inside the DIR entry, as long as all of them together have no more than four times as many.
+const INLINE_XATTR: usize = 1024;
+
+/// Bytes read at a time.
+const BUFFER: usize = 512 << 10;
+
+/// Where chunks and lists go.
+pub struct Sink {
+    /// What is there already.
+    pub shelf: Arc<Shelf>,
+    /// What stores the rest.
+    pub packer: Arc<Packer>,
+    /// What makes lists.
+    pub tree: Tree,
+    /// Who is told.
+    pub monitor: Arc<dyn Monitor>,
+    /// Whether to stop.
+    pub cancel: Cancel,
+}
+
+/// One worker's buffers.
+pub struct Contents<'a> {
+    sink: &'a Sink,
+    chunker: Chunker,
+    small: usize,
+    buffer: Vec<u8>,
+}
+
+/// Why a file could not be read.
+#[derive(Debug)]
+pub enum Failure {
+    /// This file: the backup goes on without it.
+    File(LiveError),
+    /// The backup cannot go on.
+    Backup(BackupError),
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        Self::Backup(error)
+    }
+}
+
+/// A file that was read.
+pub struct Read {
+    /// Its contents.
+    pub content: Content<Placing>,
+    /// What it was when it was opened; the size is the number of bytes read.
+    pub stat: Stat,
+    /// What happened to it meanwhile.
+    pub alteration: Option<Alteration>,
+}
+
+impl<'a> Contents<'a> {
+    /// Reads into `sink`, cutting chunks with `cutter`.
+    pub fn new(sink: &'a Sink, cutter: Cutter) -> Self {
+        let small = usize::try_from(cutter.limits().min).unwrap_or(usize::MAX).min(BUFFER);
+        Self { sink, chunker: Chunker::new(cutter), small, buffer: Vec::new() }
+    }
+
+    /// Reads a regular file that was `seen` in its directory.
+    pub fn read(&mut self, dir: &DirFd, name: &[u8], seen: &Stat) -> Result<Read, Failure> {
+        self.sink.monitor.count(Counter::FilesRead, 1);
+        let small = u64::try_from(self.small).unwrap_or(u64::MAX);
+        if seen.size < small && !seen.may_have_holes() {
+            let finished = read_small(dir, name, seen, &mut self.buffer)?;
+            self.sink.monitor.count(Counter::BytesRead, finished.stat.size);
+            let content = self.small_content()?;
+            return Ok(Read { content, stat: finished.stat, alteration: finished.alteration });
+        }
+        self.read_large(dir, name, seen)
+    }
+
+    fn small_content(&mut self) -> Result<Content<Placing>, BackupError> {
+        let bytes = std::mem::take(&mut self.buffer);
+        let content = if bytes.is_empty() {
+            Content::Empty
+        } else if bytes.len() <= INLINE {
+            Content::Inline(bytes[..].into())
+        } else if bytes.len() <= self.small {
+            Content::Pieces(vec![Piece::Chunk(self.sink.chunk(&bytes)?)])
+        } else {
+            // It grew beyond what a single chunk may be while it was read.
+            let mut lists = Lists::new(&self.sink.tree);
+            self.chunk(&bytes, &mut lists)?;
+            self.end_chunk(&mut lists)?;
+            lists.finish()?
+        };
+        self.buffer = bytes;
+        Ok(content)
+    }
+
+    fn read_large(&mut self, dir: &DirFd, name: &[u8], seen: &Stat) -> Result<Read, Failure> {
+        let mut file = LiveFile::open(dir, name, seen)?;
+        let mut lists = Lists::new(&self.sink.tree);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(BUFFER, 0);
+        self.chunker.clear();
+        let outcome = loop {
+            if self.sink.cancel.is_cancelled() {
+                break Err(Failure::Backup(BackupError::Interrupted));
+            }
+            match file.next(&mut buffer) {
+                Err(error) => break Err(error.into()),
+                Ok(Segment::Data(len)) => {
+                    self.sink.monitor.count(Counter::BytesRead, u64::try_from(len).unwrap_or(0));
+                    let data = buffer.get(..len).unwrap_or_default();
+                    if let Err(error) = self.chunk(data, &mut lists) {
+                        break Err(error.into());
+                    }
+                }
+                Ok(Segment::Hole(len)) => {
+                    let ended = self.end_chunk(&mut lists);
+                    if let Err(error) = ended.and_then(|()| lists.push(Piece::Hole(len))) {
+                        break Err(error.into());
+                    }
+                }
+                Ok(Segment::End) => break Ok(()),
+            }
+        };
+        self.buffer = buffer;
+        outcome?;
+        self.end_chunk(&mut lists)?;
+        let finished = file.finish()?;
+        Ok(Read { content: lists.finish()?, stat: finished.stat, alteration: finished.alteration })
+    }
+
+    fn chunk(&mut self, data: &[u8], lists: &mut Lists<'_>) -> Result<(), BackupError> {
+        let mut outcome = Ok(());
+        let sink = self.sink;
+        self.chunker.push(data, &mut |chunk| {
+            if outcome.is_ok() {
+                outcome = sink.chunk(chunk).and_then(|placing| lists.push(Piece::Chunk(placing)));
+            }
+        });
+        outcome
+    }
+
+    fn end_chunk(&mut self, lists: &mut Lists<'_>) -> Result<(), BackupError> {
+        let mut outcome = Ok(());
+        let sink = self.sink;
+        self.chunker.finish(&mut |chunk| {
+            if outcome.is_ok() {
+                outcome = sink.chunk(chunk).and_then(|placing| lists.push(Piece::Chunk(placing)));
+            }
+        });
+        outcome
+    }
+}
+
+impl Sink {
+    /// Has a chunk stored unless it is there.
+    pub fn chunk(&self, bytes: &[u8]) -> Result<Placing, BackupError> {
+        let shelved = self.shelf.put(&self.packer, BagKind::Data, bytes)?;
+        if shelved.is_new {
+            self.monitor.count(Counter::NewChunks, 1);
+            self.monitor.count(Counter::NewBytes, u64::try_from(bytes.len()).unwrap_or(0));
+        } else {
+            self.monitor.count(Counter::KnownChunks, 1);
+        }
+        Ok(shelved.placing)
+    }
+
+    /// Xattrs as they stand in an entry: small values inside, large ones as chunks.
+    pub fn xattrs(&self, raw: Vec<RawXattr>) -> Result<Vec<Xattr<Placing>>, BackupError> {
+        let mut room = 4 * INLINE_XATTR;
+        raw.into_iter()
+            .map(|xattr| {
+                let len = xattr.value.len();
+                let value = if len <= INLINE_XATTR.min(room) {
+                    room -= len;
+                    XattrValue::Inline(xattr.value)
+                } else {
+                    XattrValue::Chunk(self.chunk(&xattr.value)?)
+                };
+                Ok(Xattr { name: xattr.name, value })
+            })
+            .collect()
+    }
+}

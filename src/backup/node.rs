@@ -1,0 +1,105 @@
+//! A directory while it is backed up.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::bag::Placing;
+use crate::entry::Reference;
+use crate::live::{LiveDir, NameList, Stat};
+
+/// What the generation before had at a directory's place: nothing, or a directory with this top page (`None`: empty).
+pub type Former = Option<Option<Reference>>;
+
+/// A directory whose names are known and whose subdirectories are being backed up.
+pub struct Node {
+    /// The directory.
+    pub dir: Arc<LiveDir>,
+    /// Its names, in order.
+    pub names: NameList,
+    /// Per name, whether it is left out; empty when none is.
+    pub skipped: Vec<bool>,
+    /// The subdirectories, ascending by their place among the names.
+    pub subdirs: Vec<Subdir>,
+    /// What it was before.
+    pub former: Former,
+    /// The device of its root.
+    pub root_dev: u64,
+    /// To whom its outcome goes.
+    pub parent: Parent,
+    next: AtomicUsize,
+    waiting: AtomicUsize,
+}
+
+/// To whom a directory's outcome goes.
+#[derive(Clone)]
+pub enum Parent {
+    /// The directory it is in, and its number among the subdirectories there.
+    Node(Arc<Node>, usize),
+    /// It is the root of this number.
+    Root(usize),
+}
+
+/// A subdirectory.
+pub struct Subdir {
+    /// Its place among the names.
+    pub at: usize,
+    /// What it was before.
+    pub former: Former,
+    /// What became of it.
+    pub outcome: OnceLock<Outcome>,
+}
+
+/// What became of a directory.
+pub enum Outcome {
+    /// It was backed up.
+    Done(Box<Done>),
+    /// It is there, but its contents could not be read; that was reported.
+    Closed,
+    /// It vanished.
+    Gone,
+}
+
+/// A directory that was backed up.
+pub struct Done {
+    /// The directory as it was when it was opened.
+    pub stat: Stat,
+    /// Its top page; `None` when it is empty.
+    pub page: Option<Placing>,
+    /// Whether that is the page of the generation before.
+    pub is_same: bool,
+}
+
+impl Node {
+    /// A node of which nothing is done yet.
+    pub fn new(
+        dir: Arc<LiveDir>,
+        (names, skipped, subdirs): (NameList, Vec<bool>, Vec<Subdir>),
+        former: Former,
+        root_dev: u64,
+        parent: Parent,
+    ) -> Self {
+        let waiting = AtomicUsize::new(subdirs.len());
+        let next = AtomicUsize::new(0);
+        Self { dir, names, skipped, subdirs, former, root_dev, parent, next, waiting }
+    }
+
+    /// The number of a subdirectory to begin with, and whether it is the last.
+    pub fn begin_subdir(&self) -> Option<(usize, bool)> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number < self.subdirs.len()).then(|| (number, number + 1 == self.subdirs.len()))
+    }
+
+    /// Notes what became of a subdirectory; whether it was the last one.
+    pub fn end_subdir(&self, number: usize, outcome: Outcome) -> bool {
+        if let Some(subdir) = self.subdirs.get(number) {
+            // Set once: each subdirectory is done by one worker.
+            let _ = subdir.outcome.set(outcome);
+        }
+        self.waiting.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether the name at this place is left out.
+    pub fn is_skipped(&self, at: usize) -> bool {
+        self.skipped.get(at).copied().unwrap_or(false)
+    }
+}

@@ -1,0 +1,177 @@
+//! From a walked tree to a published generation.
+
+use std::sync::Arc;
+
+use crate::bag::source::Source;
+use crate::bag::{BagKind, Packer};
+use crate::base::id::SegmentId;
+use crate::base::time::{Clock, Timestamp};
+use crate::dir::format::List;
+use crate::dir::reader;
+use crate::entry::{Content, Reference};
+use crate::generation::format::encode_bucket;
+use crate::generation::{BagCounter, BagListRef, Counts, Generation, Root, Session};
+use crate::index::Segment;
+use crate::monitor::Monitor;
+
+use super::roots::Walked;
+use super::shelf::Shelf;
+use super::tree::{Tree, count_entry, count_list, resolve_entry};
+use super::{BackupError, Options};
+
+/// How a backup ended.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// The generation: published, unless it says otherwise below.
+    pub generation: Generation,
+    /// Whether nothing had changed since the generation before.
+    pub is_unchanged: bool,
+    /// Whether nothing was published, because nothing had changed or because it was a dry run.
+    pub is_skipped: bool,
+    /// Bags stored.
+    pub bags: usize,
+    /// Bytes of them.
+    pub bag_bytes: u64,
+}
+
+/// What publishing takes.
+pub struct Maker<'a> {
+    /// What is there.
+    pub shelf: &'a Shelf,
+    /// What stores the rest.
+    pub packer: &'a Packer,
+    /// The generation before.
+    pub source: &'a Source,
+    /// Who is told.
+    pub monitor: &'a Arc<dyn Monitor>,
+}
+
+impl Maker<'_> {
+    /// Waits for all pages, bags and segments, then publishes the generation.
+    pub fn publish(
+        &self,
+        session: Session,
+        tree: Tree,
+        walked: Walked,
+        former: &[Generation],
+        options: &Options,
+        (started, clock): (Timestamp, &dyn Clock),
+    ) -> Result<Summary, BackupError> {
+        let counted = tree.finish();
+        if walked.roots.is_empty() {
+            return Err(BackupError::NoRoots);
+        }
+        let mut bags = counted?;
+        self.packer.settle()?;
+        let same_as = unchanged(&walked, former);
+        let mut counts = Counts::default();
+        let mut lists = Vec::new();
+        for tally in walked.tallies {
+            bags.merge(tally.bags);
+            lists.extend(tally.lists);
+            add_counts(&mut counts, &tally.counts);
+        }
+        let roots: Option<Vec<_>> = walked
+            .roots
+            .into_iter()
+            .map(|root| Some(Root { path: root.path, entry: resolve_entry(root.entry)? }))
+            .collect();
+        let roots = roots.ok_or(BackupError::Stopped)?;
+        let bag_list = match same_as {
+            Some(generation) => generation.bag_list.clone(),
+            None => {
+                for root in &roots {
+                    count_entry(&mut bags, &root.entry);
+                    if let Content::Lists { parts, .. } = &root.entry.content {
+                        lists.extend(parts.iter().map(|part| part.list));
+                    }
+                }
+                self.count_lists(lists, &mut bags)?;
+                self.bag_list(&bags, former)?
+            }
+        };
+        self.monitor.phase("waiting for the repository");
+        self.packer.quiesce()?;
+        let stored = self.shelf.take_stored();
+        let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
+        counts.stored_bytes = bag_bytes;
+        let (is_unchanged, bags) = (same_as.is_some(), stored.len());
+        let is_skipped = options.dry_run || (is_unchanged && options.skip_if_unchanged);
+        let generation = Generation {
+            id: session.id(),
+            client: options.client.clone(),
+            host: options.host.clone(),
+            started,
+            ended: clock.now(),
+            partial: false,
+            roots,
+            counts,
+            options: options.words.clone(),
+            tags: options.tags.clone(),
+            bag_list,
+        };
+        if !is_skipped {
+            if !stored.is_empty() {
+                let id = SegmentId::random();
+                let segment = Segment { bags: stored };
+                session.publish_segment(id, &segment.encode()).wait()?;
+                self.shelf.with_index(|index| {
+                    index.published(id, &segment.bags);
+                    index.flush()
+                })??;
+            }
+            session.publish(&generation)?;
+        }
+        Ok(Summary { generation, is_unchanged, is_skipped, bags, bag_bytes })
+    }
+
+    /// Counts what chunk lists of unchanged files refer to.
+    fn count_lists(&self, lists: Vec<Reference>, bags: &mut BagCounter) -> Result<(), BackupError> {
+        let mut open = lists;
+        while let Some(reference) = open.pop() {
+            let list = reader::list(self.source, &reference)?;
+            if let List::Parts(parts) = &list {
+                open.extend(parts.iter().map(|part| part.list));
+            }
+            count_list(bags, &list);
+        }
+        Ok(())
+    }
+
+    /// Stores the buckets of the bag list, but for those that a generation before has too.
+    fn bag_list(&self, bags: &BagCounter, former: &[Generation]) -> Result<BagListRef, BackupError> {
+        let (bits, buckets) = bags.buckets();
+        let newest = former.iter().max_by_key(|one| one.started);
+        let known = newest.map_or(&[][..], |one| &one.bag_list.buckets);
+        let mut open = Vec::new();
+        for bucket in &buckets {
+            let bytes = encode_bucket(bucket);
+            let id = self.shelf.id_of(&bytes);
+            open.push(match known.iter().find(|reference| reference.id == id) {
+                Some(reference) => crate::bag::Placing::Known(*reference),
+                None => self.shelf.put(self.packer, BagKind::Tree, &bytes)?.placing,
+            });
+        }
+        self.packer.settle()?;
+        let buckets: Option<Vec<_>> = open.iter().map(crate::bag::Placing::get).collect();
+        Ok(BagListRef { bits, buckets: buckets.ok_or(BackupError::Stopped)? })
+    }
+}
+
+/// The generation that has exactly these roots, if none of them has changed since.
+fn unchanged<'a>(walked: &Walked, former: &'a [Generation]) -> Option<&'a Generation> {
+    let newest = former.iter().max_by_key(|one| (one.started, one.id))?;
+    let same = newest.roots.len() == walked.roots.len()
+        && newest.roots.iter().zip(&walked.roots).all(|(was, is)| was.path == is.path && is.is_same);
+    (same && !newest.partial).then_some(newest)
+}
+
+fn add_counts(sum: &mut Counts, more: &Counts) {
+    let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+    add(&mut sum.files, more.files);
+    add(&mut sum.directories, more.directories);
+    add(&mut sum.others, more.others);
+    add(&mut sum.bytes, more.bytes);
+    add(&mut sum.failed, more.failed);
+    add(&mut sum.new_bytes, more.new_bytes);
+}

@@ -1,0 +1,205 @@
+//! The trees that were named to be backed up.
+
+use std::thread;
+
+use crate::base::time::Timestamp;
+use crate::entry::{Content, Entry};
+use crate::generation::{Generation, Root};
+use crate::live::{LiveDir, LiveError};
+use crate::monitor::{Problem, Severity};
+
+use super::BackupError;
+use super::content::{Contents, Failure};
+use super::entries::{Here, Now, Worker};
+use super::node::Outcome;
+use super::tree::known_entry;
+use super::walk::{Tally, Walk, count};
+
+use crate::bag::Placing;
+
+/// The roots, each with what it was before.
+pub struct Roots(Vec<Chosen>);
+
+struct Chosen {
+    path: Vec<u8>,
+    former: Option<(Entry, Timestamp)>,
+}
+
+/// A root that was walked.
+pub struct WalkedRoot {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// What is there now.
+    pub entry: Entry<Placing>,
+    /// Whether it is what it was before.
+    pub is_same: bool,
+}
+
+/// What walking gave.
+pub struct Walked {
+    /// The roots that were there, ascending by path.
+    pub roots: Vec<WalkedRoot>,
+    /// What was counted.
+    pub tallies: Vec<Tally>,
+}
+
+impl Roots {
+    /// Finds each root's former self: in the newest generation (by its date, a checkpoint included) that has it.
+    pub fn choose(paths: &[Vec<u8>], former: &[Generation]) -> Self {
+        let mut newest_first: Vec<_> = former.iter().collect();
+        newest_first.sort_by_key(|one| std::cmp::Reverse((one.started, one.id)));
+        let mut paths: Vec<_> = paths.iter().map(|path| tidy(path)).collect();
+        paths.sort();
+        paths.dedup();
+        let find = |path: &[u8]| {
+            let root = |one: &&Generation| one.roots.iter().find(|root| root.path == path).cloned();
+            let found = newest_first.iter().find_map(|one| Some((root(one)?, one.started)));
+            found.map(|(root, started): (Root, _)| (root.entry, started))
+        };
+        Self(paths.into_iter().map(|path| Chosen { former: find(&path), path }).collect())
+    }
+
+    /// When the oldest of the former selves was made.
+    pub fn began(&self) -> Timestamp {
+        let began = self.0.iter().filter_map(|root| root.former.as_ref().map(|(_, began)| *began));
+        began.min().unwrap_or_default()
+    }
+
+    /// Walks all of them with so many workers.
+    pub fn walk(&self, walk: &Walk, workers: usize) -> Result<Walked, BackupError> {
+        let monitor = &*walk.sink.monitor;
+        let mut alone = Worker {
+            walk,
+            contents: Contents::new(&walk.sink, walk.cutter.clone()),
+            tally: Tally::default(),
+        };
+        let mut files = Vec::new();
+        for (number, root) in self.0.iter().enumerate() {
+            let (parent, name) = split(&root.path);
+            let dir = LiveDir::open_root(&root.path);
+            let outcome = match dir {
+                Ok(dir) => {
+                    let former = root.former.as_ref().and_then(|(entry, _)| match &entry.content {
+                        Content::Directory(page) => Some(*page),
+                        _ => None,
+                    });
+                    walk.queue.add_root(number, dir, former);
+                    continue;
+                }
+                Err(LiveError::Replaced) => alone.file_root(&parent, &name, root),
+                Err(error) => Err(Failure::File(error)),
+            };
+            match outcome {
+                Ok(walked) => files.extend(walked),
+                Err(Failure::Backup(error)) => return Err(error),
+                Err(Failure::File(error)) => {
+                    alone.tally.counts.failed += 1;
+                    super::lost_root(monitor, &root.path, &error);
+                }
+            }
+        }
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| walk.work())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(BackupError::Stopped))).collect()
+        });
+        let mut tallies = Vec::new();
+        let mut failure = None;
+        for result in results {
+            match result {
+                Ok(tally) => tallies.push(tally),
+                // The first cause counts, not that others were stopped by it.
+                Err(error) if matches!(failure, None | Some(BackupError::Stopped)) => failure = Some(error),
+                Err(_) => {}
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let mut roots = files;
+        for (number, outcome) in walk.queue.outcomes() {
+            if let Some(root) = self.0.get(number) {
+                roots.extend(alone.directory_root(root, outcome)?);
+            }
+        }
+        roots.sort_by(|one, other| one.path.cmp(&other.path));
+        tallies.push(alone.tally);
+        Ok(Walked { roots, tallies })
+    }
+}
+
+impl Worker<'_> {
+    /// A root that is no directory.
+    fn file_root(
+        &mut self,
+        parent: &[u8],
+        name: &[u8],
+        root: &Chosen,
+    ) -> Result<Option<WalkedRoot>, Failure> {
+        let dir = LiveDir::open_root(parent)?;
+        let fd = dir.fd()?;
+        let former = root.former.as_ref().map(|(entry, _)| entry.clone());
+        let here = Here { dir: &dir, fd: &fd, name };
+        let (now, _) = self.other(&here, former)?;
+        let (entry, is_same) = match now {
+            Now::Same(entry) => (known_entry(entry), true),
+            Now::New(entry) => (*entry, false),
+            Now::Gone => return Ok(None),
+        };
+        let metadata = &entry.metadata;
+        count(&mut self.tally, &*self.walk.sink.monitor, metadata.kind, metadata.size);
+        Ok(Some(WalkedRoot { path: root.path.clone(), entry, is_same }))
+    }
+
+    fn directory_root(&mut self, root: &Chosen, outcome: Outcome) -> Result<Option<WalkedRoot>, BackupError> {
+        let monitor = &*self.walk.sink.monitor;
+        let done = match outcome {
+            Outcome::Done(done) => done,
+            Outcome::Closed => return Ok(None),
+            Outcome::Gone => {
+                let gone = Problem::new(Severity::Lost, &root.path, "it vanished meanwhile");
+                monitor.problem(gone);
+                return Ok(None);
+            }
+        };
+        count(&mut self.tally, monitor, done.stat.kind, 0);
+        let read = LiveDir::open_root(&root.path).and_then(|dir| {
+            let fd = dir.fd()?;
+            let here = Here { dir: &dir, fd: &fd, name: b"." };
+            Ok(self.entry(&here, &done.stat, Content::Directory(done.page.clone()), None))
+        });
+        let mut entry = match read {
+            Ok(Ok(entry)) => entry,
+            Ok(Err(Failure::Backup(error))) => return Err(error),
+            Ok(Err(Failure::File(error))) | Err(error) => {
+                super::lost_root(monitor, &root.path, &error);
+                return Ok(None);
+            }
+        };
+        entry.name = (*b"root").into();
+        let is_same = done.is_same
+            && root.former.as_ref().is_some_and(|(former, _)| {
+                former.metadata == entry.metadata && former.xattrs.len() == entry.xattrs.len()
+            });
+        Ok(Some(WalkedRoot { path: root.path.clone(), entry, is_same }))
+    }
+}
+
+/// The path without doubled or trailing slashes.
+fn tidy(path: &[u8]) -> Vec<u8> {
+    let parts: Vec<_> = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty()).collect();
+    let joined = parts.join(&b'/');
+    if path.starts_with(b"/") { [b"/", &joined[..]].concat() } else { joined }
+}
+
+/// A path's parent and last part.
+fn split(path: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let slash = path.iter().rposition(|&byte| byte == b'/');
+    match slash {
+        Some(0) => (b"/".to_vec(), path.get(1..).unwrap_or_default().to_vec()),
+        Some(at) => {
+            let parent = path.get(..at).unwrap_or_default();
+            (parent.to_vec(), path.get(at + 1..).unwrap_or_default().to_vec())
+        }
+        None => (b".".to_vec(), path.to_vec()),
+    }
+}

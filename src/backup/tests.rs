@@ -1,0 +1,203 @@
+//! Backups of small trees into a store in memory, read back by reference.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use super::*;
+use crate::bag::BagKind;
+use crate::base::time::SystemClock;
+use crate::dir::reader;
+use crate::entry::{Content, Entry, Piece};
+use crate::chunker::Limits;
+use crate::generation::Generation;
+use crate::live::exclude::Rules;
+use crate::monitor::collect::Collect;
+use crate::monitor::{Change, Counter};
+use crate::repo::init::{Encryption, InitOptions, init};
+use crate::store::testing::MemoryStore;
+
+struct Bench {
+    repository: Repository,
+    memory: MemoryStore,
+    live: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let memory = MemoryStore::new();
+        let store = Arc::new(memory.clone());
+        let options = InitOptions {
+            encryption: Encryption::None,
+            label: String::new(),
+            limits: Limits::default(),
+        };
+        let repository = init(store, options, &SystemClock::new()).unwrap();
+        Self { repository, memory, live: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.live.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            roots: vec![self.live.path().as_os_str().as_bytes().to_vec()],
+            client: "client".into(),
+            host: "host".into(),
+            exclude: Rules::default().build().unwrap(),
+            level: Level::Fast,
+            ignore_inode: false,
+            reread: false,
+            skip_if_unchanged: false,
+            dry_run: false,
+            walkers: 3,
+            workers: 2,
+            words: Vec::new(),
+            tags: Vec::new(),
+            index_dir: None,
+        }
+    }
+
+    fn backup(&self) -> (Summary, Arc<Collect>) {
+        // Later than the tick in which the files were written, so that nothing counts as changed since.
+        thread::sleep(std::time::Duration::from_millis(30));
+        let collect = Arc::new(Collect::with_changes());
+        let monitor: Arc<dyn Monitor> = collect.clone();
+        let clock = SystemClock::new();
+        let summary =
+            run(&self.repository, &self.options(), &monitor, &clock, &Cancel::new()).unwrap();
+        assert_eq!(collect.problems(), Vec::<String>::new());
+        (summary, collect)
+    }
+
+    /// Contents by path below the root.
+    fn read(&self, generation: &Generation) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let sealing =
+            Sealing { keys: self.repository.keys().clone(), repository: self.repository.id() };
+        let reader = BagReader::new(self.repository.store().clone(), sealing);
+        let source = Source::new(reader, 1 << 20);
+        let mut files = BTreeMap::new();
+        for root in &generation.roots {
+            read_entry(&source, &root.entry, Vec::new(), &mut files);
+        }
+        files
+    }
+}
+
+fn read_entry(source: &Source, entry: &Entry, path: Vec<u8>, files: &mut BTreeMap<Vec<u8>, Vec<u8>>) {
+    match &entry.content {
+        Content::Directory(top) => {
+            for leaf in reader::leaves(source, *top) {
+                for entry in leaf.unwrap().entries {
+                    let path = [&path[..], b"/", &entry.name].concat();
+                    read_entry(source, &entry, path, files);
+                }
+            }
+        }
+        Content::Inline(bytes) | Content::Target(bytes) => {
+            files.insert(path, bytes.to_vec());
+        }
+        content => {
+            let mut bytes = Vec::new();
+            for piece in reader::pieces(source, content) {
+                match piece.unwrap() {
+                    Piece::Chunk(chunk) => bytes.extend(source.object(BagKind::Data, &chunk).unwrap()),
+                    Piece::Hole(len) => bytes.resize(bytes.len() + usize::try_from(len).unwrap(), 0),
+                }
+            }
+            assert_eq!(bytes.len() as u64, entry.metadata.size, "{path:?}");
+            files.insert(path, bytes);
+        }
+    }
+}
+
+fn live_files(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    let mut open = vec![root.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let name = [b"/", path.strip_prefix(root).unwrap().as_os_str().as_bytes()].concat();
+            if path.is_symlink() {
+                files.insert(name, fs::read_link(path).unwrap().as_os_str().as_bytes().to_vec());
+            } else if path.is_dir() {
+                open.push(path);
+            } else {
+                files.insert(name, fs::read(path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn fill(bench: &Bench) {
+    for number in 0..1500u64 {
+        bench.write(&format!("many/{:02}/file {number}", number % 7), &noise(number, number as usize));
+    }
+    for number in 0..3000 {
+        bench.write(&format!("wide/{number}"), b"x");
+    }
+    bench.write("large", &noise(1, 30 << 20));
+    bench.write("again", &noise(1, 30 << 20));
+    bench.write("empty", b"");
+    bench.write("a/b/c/d/e/f/g", b"deep");
+    std::os::unix::fs::symlink("large", bench.path("link")).unwrap();
+}
+
+#[test]
+fn what_was_backed_up_can_be_read_back() {
+    let bench = Bench::new();
+    fill(&bench);
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
+    assert!(collect.get(Counter::KnownChunks) >= 20, "the second copy is known");
+    assert!(!summary.is_unchanged && summary.bags > 1);
+    assert!(bench.memory.names_below("sessions").is_empty());
+}
+
+#[test]
+fn an_unchanged_tree_is_taken_over() {
+    let bench = Bench::new();
+    fill(&bench);
+    let (first, _) = bench.backup();
+    let (second, collect) = bench.backup();
+    assert!(second.is_unchanged);
+    assert_eq!((second.bags, collect.get(Counter::FilesRead)), (0, 0));
+    assert_eq!(second.generation.roots, first.generation.roots);
+    assert_eq!(second.generation.bag_list, first.generation.bag_list);
+    assert_eq!(second.generation.counts.files, first.generation.counts.files);
+    assert!(collect.changes().iter().all(|(_, change)| *change == Change::Unchanged));
+    assert_eq!(bench.memory.names_below("generations").len(), 2);
+}
+
+#[test]
+fn a_change_costs_what_changed() {
+    let bench = Bench::new();
+    fill(&bench);
+    bench.backup();
+    bench.write("wide/1500", b"y");
+    fs::remove_file(bench.path("many/03/file 10")).unwrap();
+    bench.write("new", b"new");
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
+    assert_eq!(collect.get(Counter::FilesRead), 2);
+    assert!(summary.bag_bytes < 60_000, "{} bytes", summary.bag_bytes);
+    let changed: Vec<_> = collect.changes().into_iter().filter(|(_, c)| *c != Change::Unchanged).collect();
+    assert_eq!(changed.len(), 2 + 3, "two files, their directories and one that lost an entry: {changed:?}");
+}

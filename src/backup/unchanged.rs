@@ -1,0 +1,174 @@
+//! Whether an entry has changed since the generation before: a pure decision.
+
+use crate::base::time::Timestamp;
+use crate::entry::{Content, Entry, Kind};
+use crate::live::Stat;
+
+/// What is believed of the live data, and since when.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Judge {
+    /// When the generation before began. What changed in the tick in which it was looked at, or later, may have changed again without
+    /// showing it.
+    pub began: Timestamp,
+    /// Inode numbers mean nothing (some network file systems make them up at each mount).
+    pub ignore_inode: bool,
+    /// Believe nothing: read every file.
+    pub reread: bool,
+}
+
+/// How an entry compares with its former self.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing differs.
+    Unchanged,
+    /// Metadata differ; the contents are the same.
+    Metadata,
+    /// Only the time of the inode's last change differs. Xattrs or flags may explain it; if they do not, the contents
+    /// may have changed and the time of modification been set back.
+    Unexplained,
+    /// The contents may differ.
+    Contents,
+}
+
+/// How far a file system's clock may lag behind when it stamps a change: its tick.
+const TICK_NANOS: u32 = 20_000_000;
+
+impl Judge {
+    /// Compares `former` with what stands under its name now. Costs no system call.
+    #[must_use]
+    pub fn compare(&self, former: &Entry, stat: &Stat) -> Verdict {
+        let was = &former.metadata;
+        if was.kind != stat.kind {
+            return Verdict::Contents;
+        }
+        let is_file = stat.kind == Kind::File;
+        let same_inode = self.ignore_inode || was.inode == stat.inode;
+        let same_contents = was.mtime == stat.mtime && (!is_file || was.size == stat.size) && same_inode;
+        let rereads = is_file && (self.reread || self.is_racy(stat));
+        if !same_contents || rereads {
+            return Verdict::Contents;
+        }
+        let explained = was.mode != stat.mode
+            || was.owner.uid != stat.uid
+            || was.owner.gid != stat.gid
+            || was.rdev != stat.rdev
+            || was.link_group != stat.link_group();
+        if explained {
+            Verdict::Metadata
+        } else if was.ctime == stat.ctime {
+            Verdict::Unchanged
+        } else if is_file {
+            Verdict::Unexplained
+        } else {
+            Verdict::Metadata
+        }
+    }
+
+    /// Compares a file that stands under another name now: a rename explains the time of its inode's last change.
+    #[must_use]
+    pub fn is_moved(&self, former: &Entry, stat: &Stat) -> bool {
+        let was = &former.metadata;
+        was.kind == Kind::File
+            && stat.kind == Kind::File
+            && (was.inode, was.size, was.mtime) == (stat.inode, stat.size, stat.mtime)
+            && !self.ignore_inode
+            && !self.reread
+            && !self.is_racy_time(stat.mtime)
+            && !matches!(former.content, Content::Empty)
+    }
+
+    fn is_racy(&self, stat: &Stat) -> bool {
+        self.is_racy_time(stat.mtime) || self.is_racy_time(stat.ctime)
+    }
+
+    /// Whether a change at `time` may have been in the same tick as the look at it, or after.
+    fn is_racy_time(&self, time: Timestamp) -> bool {
+        // Whole seconds: a file system that keeps no parts of them, some only every second one.
+        let margin = if time.nanos == 0 { (2, 0) } else { (0, TICK_NANOS) };
+        let limit = time.secs.saturating_add(margin.0);
+        let (limit, nanos) = match time.nanos.saturating_add(margin.1) {
+            nanos if nanos >= 1_000_000_000 => (limit.saturating_add(1), nanos - 1_000_000_000),
+            nanos => (limit, nanos),
+        };
+        Timestamp { secs: limit, nanos } >= self.began
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::{Metadata, Owner};
+    use std::sync::Arc;
+
+    fn at(secs: i64, nanos: u32) -> Timestamp {
+        Timestamp { secs, nanos }
+    }
+
+    fn pair() -> (Entry, Stat) {
+        let stat = Stat {
+            kind: Kind::File,
+            mode: 0o644,
+            uid: 1,
+            gid: 2,
+            mtime: at(100, 5),
+            ctime: at(200, 5),
+            inode: 7,
+            dev: 1,
+            size: 10,
+            blocks: 8,
+            nlink: 1,
+            rdev: (0, 0),
+            is_protected: false,
+        };
+        let metadata = Metadata {
+            kind: Kind::File,
+            mode: 0o644,
+            owner: Arc::new(Owner { uid: 1, gid: 2, ..Owner::default() }),
+            mtime: stat.mtime,
+            ctime: stat.ctime,
+            inode: 7,
+            size: 10,
+            link_group: None,
+            rdev: (0, 0),
+            flags: 0,
+        };
+        let name = (*b"name").into();
+        (
+            Entry { name, metadata, xattrs: Vec::new(), content: Content::Inline((*b"0123456789").into()) },
+            stat,
+        )
+    }
+
+    #[test]
+    fn decides() {
+        let judge = Judge { began: at(1000, 0), ..Judge::default() };
+        let (former, stat) = pair();
+        let with = |change: fn(&mut Stat)| {
+            let mut stat = stat;
+            change(&mut stat);
+            judge.compare(&former, &stat)
+        };
+        assert_eq!(with(|_| ()), Verdict::Unchanged);
+        assert_eq!(with(|stat| stat.size = 11), Verdict::Contents);
+        assert_eq!(with(|stat| stat.mtime.nanos = 6), Verdict::Contents);
+        assert_eq!(with(|stat| stat.inode = 8), Verdict::Contents);
+        assert_eq!(with(|stat| stat.kind = Kind::Fifo), Verdict::Contents);
+        // A tool has set the time of modification back: only the inode's own time tells.
+        assert_eq!(with(|stat| stat.ctime = at(300, 1)), Verdict::Unexplained);
+        assert_eq!(with(|stat| (stat.ctime, stat.mode) = (at(300, 1), 0o600)), Verdict::Metadata);
+        assert_eq!(with(|stat| (stat.ctime, stat.nlink) = (at(300, 1), 2)), Verdict::Metadata);
+        // Changed in the tick in which the generation before began, or later.
+        assert_eq!(with(|stat| stat.ctime = at(999, 990_000_000)), Verdict::Contents);
+        assert_eq!(with(|stat| stat.ctime = at(998, 0)), Verdict::Contents);
+        assert_eq!(with(|stat| stat.ctime = at(997, 0)), Verdict::Unexplained);
+    }
+
+    #[test]
+    fn options() {
+        let (former, mut stat) = pair();
+        stat.inode = 8;
+        let judge = Judge { began: at(1000, 0), ignore_inode: true, reread: false };
+        assert_eq!(judge.compare(&former, &stat), Verdict::Unchanged);
+        assert_eq!(Judge { reread: true, ..judge }.compare(&former, &stat), Verdict::Contents);
+    }
+}

@@ -1,0 +1,454 @@
+//! The workers that walk the live data.
+//!
+//! A directory is entered (its names listed, its subdirectories queued) and, when all subdirectories are done, finished (its
+//! other entries looked at and compared, its pages built). The queue is a stack, so that few directories are open at once; each worker takes whatever
+//! is on top.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::bag::source::Source;
+use crate::dir::reader;
+use crate::entry::{Content, Entry, Kind, Reference};
+use crate::generation::{BagCounter, Counts};
+use crate::live::stat::stat_child;
+use crate::live::{DirFd, Exclude, LiveDir, LiveError, NameList, Owners};
+use crate::monitor::{Change, Counter, Monitor, Problem, Severity};
+
+use super::BackupError;
+use super::builder::DirBuilder;
+use super::content::{Contents, Sink};
+use super::entries::{Now, Worker};
+use super::node::{Done, Former, Node, Outcome, Parent, Subdir};
+use super::tree::{count_entry, known_entry};
+use super::unchanged::Judge;
+
+/// What all workers share.
+pub struct Walk {
+    /// Where contents and pages go.
+    pub sink: Sink,
+    /// The generation before.
+    pub source: Arc<Source>,
+    /// How it compares.
+    pub judge: Judge,
+    /// What is left out.
+    pub exclude: Exclude,
+    /// Names of users and groups.
+    pub owners: Owners,
+    /// The chunker's cuts.
+    pub cutter: crate::chunker::Cutter,
+    /// Keyed hashes of names.
+    pub keys: crate::crypto::Keys,
+    /// What is to be done.
+    pub queue: Queue,
+    /// Contents of files with several links that were read already.
+    pub links: super::links::Links,
+}
+
+/// The stack of what is to be done.
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    more: Condvar,
+    stopped: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    stack: Vec<Work>,
+    /// Roots that are not done.
+    roots: usize,
+    outcomes: Vec<(usize, Outcome)>,
+}
+
+enum Work {
+    Root(usize, Arc<LiveDir>, Former),
+    Subdirs(Arc<Node>),
+    Finish(Arc<Node>),
+}
+
+enum Step {
+    Enter(Arc<LiveDir>, Former, Parent),
+    Open(Arc<Node>, usize),
+    Finish(Arc<Node>),
+}
+
+impl Queue {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a root.
+    pub fn add_root(&self, number: usize, dir: Arc<LiveDir>, former: Former) {
+        let mut state = self.lock();
+        state.roots += 1;
+        state.stack.push(Work::Root(number, dir, former));
+    }
+
+    /// What became of the roots.
+    pub fn outcomes(&self) -> Vec<(usize, Outcome)> {
+        std::mem::take(&mut self.lock().outcomes)
+    }
+
+    fn push(&self, work: Work) {
+        self.lock().stack.push(work);
+        self.more.notify_one();
+    }
+
+    /// Makes all workers stop soon.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+        let _state = self.lock();
+        self.more.notify_all();
+    }
+
+    /// The next step; `None` when all is done, or nothing shall be.
+    fn next(&self) -> Option<Step> {
+        let mut state = self.lock();
+        loop {
+            if self.stopped.load(Ordering::Relaxed) || (state.roots == 0 && state.stack.is_empty()) {
+                self.more.notify_all();
+                return None;
+            }
+            match state.stack.pop() {
+                Some(Work::Finish(node)) => return Some(Step::Finish(node)),
+                Some(Work::Root(number, dir, former)) => {
+                    return Some(Step::Enter(dir, former, Parent::Root(number)));
+                }
+                Some(Work::Subdirs(node)) => {
+                    if let Some((number, is_last)) = node.begin_subdir() {
+                        if !is_last {
+                            state.stack.push(Work::Subdirs(Arc::clone(&node)));
+                            self.more.notify_one();
+                        }
+                        return Some(Step::Open(node, number));
+                    }
+                }
+                None => state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
+
+    fn complete(&self, parent: &Parent, outcome: Outcome) {
+        match parent {
+            Parent::Root(number) => {
+                let mut state = self.lock();
+                state.outcomes.push((*number, outcome));
+                state.roots -= 1;
+                self.more.notify_all();
+            }
+            Parent::Node(node, number) => {
+                if node.end_subdir(*number, outcome) {
+                    self.push(Work::Finish(Arc::clone(node)));
+                }
+            }
+        }
+    }
+}
+
+/// What a worker has counted.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// References in pages that were taken over as they are.
+    pub bags: BagCounter,
+    /// Chunk lists of files that were taken over as they are, whose references are not counted yet.
+    pub lists: Vec<Reference>,
+    /// Entries.
+    pub counts: Counts,
+}
+
+impl Walk {
+    /// One worker: works until all is done. An error stops the others.
+    ///
+    /// # Errors
+    /// Why the backup cannot go on.
+    pub fn work(&self) -> Result<Tally, BackupError> {
+        let contents = Contents::new(&self.sink, self.cutter.clone());
+        let mut worker = Worker { walk: self, contents, tally: Tally::default() };
+        while let Some(step) = self.queue.next() {
+            let outcome = if self.sink.cancel.is_cancelled() {
+                Err(BackupError::Interrupted)
+            } else {
+                worker.step(step)
+            };
+            if let Err(error) = outcome {
+                self.queue.stop();
+                return Err(error);
+            }
+        }
+        Ok(worker.tally)
+    }
+
+    /// Reports that something of the live data could not be saved.
+    pub fn lost(&self, path: &[u8], error: &LiveError) {
+        self.sink.monitor.problem(Problem::new(Severity::Lost, path, error));
+    }
+}
+
+impl Worker<'_> {
+    fn step(&mut self, step: Step) -> Result<(), BackupError> {
+        match step {
+            Step::Finish(node) => self.finish(&node),
+            Step::Enter(dir, former, parent) => self.enter(dir, former, parent),
+            Step::Open(node, number) => {
+                let parent = Parent::Node(Arc::clone(&node), number);
+                let Some(subdir) = node.subdirs.get(number) else { return Ok(()) };
+                let Some((name, _)) = node.names.get(subdir.at) else { return Ok(()) };
+                match node.dir.child(name) {
+                    Ok(dir) => self.enter(dir, subdir.former, parent),
+                    Err(LiveError::Vanished) => {
+                        self.walk.queue.complete(&parent, Outcome::Gone);
+                        Ok(())
+                    }
+                    Err(error) => {
+                        self.lost(&node.dir.path_of(name), &error);
+                        self.walk.queue.complete(&parent, Outcome::Closed);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lists a directory and queues its subdirectories.
+    fn enter(&mut self, dir: Arc<LiveDir>, former: Former, parent: Parent) -> Result<(), BackupError> {
+        let walk = self.walk;
+        let root_dev = match &parent {
+            Parent::Node(node, _) => node.root_dev,
+            Parent::Root(_) => dir.stat().dev,
+        };
+        if walk.exclude.stops_at(root_dev, dir.stat().dev) {
+            let is_same = former == Some(None);
+            let done = Done { stat: *dir.stat(), page: None, is_same };
+            walk.queue.complete(&parent, Outcome::Done(Box::new(done)));
+            return Ok(());
+        }
+        let listed = dir.names().and_then(|names| Ok((names, dir.fd()?)));
+        let (names, fd) = match listed {
+            Ok(listed) => listed,
+            Err(LiveError::Vanished) => {
+                walk.queue.complete(&parent, Outcome::Gone);
+                return Ok(());
+            }
+            Err(error) => {
+                self.lost(&dir.path(), &error);
+                walk.queue.complete(&parent, Outcome::Closed);
+                return Ok(());
+            }
+        };
+        let (skipped, subdirs) = self.sort_out(&dir, &fd, &names, former);
+        let has_subdirs = !subdirs.is_empty();
+        let node = Arc::new(Node::new(dir, (names, skipped, subdirs), former, root_dev, parent));
+        if has_subdirs {
+            walk.queue.push(Work::Subdirs(node));
+            Ok(())
+        } else {
+            self.finish(&node)
+        }
+    }
+
+    /// Which names are left out, and which are subdirectories.
+    fn sort_out(
+        &self,
+        dir: &LiveDir,
+        fd: &DirFd,
+        names: &NameList,
+        former: Former,
+    ) -> (Vec<bool>, Vec<Subdir>) {
+        let exclude = &self.walk.exclude;
+        let tag = exclude.tag_of(fd, names);
+        let globs = exclude.has_globs();
+        let relative = if globs { dir.relative_path() } else { Vec::new() };
+        let mut skipped = Vec::new();
+        let mut subdirs = Vec::new();
+        for (at, (name, hint)) in names.iter().enumerate() {
+            let kind = hint.or_else(|| stat_child(fd, name).ok().map(|stat| stat.kind));
+            let is_directory = kind == Some(Kind::Directory);
+            let left_out = tag.is_some_and(|tag| tag != name)
+                || (globs && exclude.excludes(&join(&relative, name), is_directory));
+            if left_out && skipped.is_empty() {
+                skipped = vec![false; names.len()];
+            }
+            if let Some(skip) = skipped.get_mut(at) {
+                *skip = left_out;
+            }
+            if is_directory && !left_out {
+                subdirs.push(Subdir { at, former: None, outcome: Default::default() });
+            }
+        }
+        self.find_former(names, &mut subdirs, former);
+        (skipped, subdirs)
+    }
+
+    /// Finds what the subdirectories were before.
+    fn find_former(&self, names: &NameList, subdirs: &mut [Subdir], former: Former) {
+        let mut subdirs = subdirs.iter_mut().peekable();
+        for leaf in reader::leaves(&self.walk.source, former.flatten()) {
+            if subdirs.peek().is_none() {
+                return;
+            }
+            // A page that cannot be read is reported when the directory is finished.
+            let Ok(leaf) = leaf else { return };
+            for entry in &leaf.entries {
+                let Content::Directory(page) = &entry.content else { continue };
+                let name = |subdir: &Subdir| names.get(subdir.at).map_or(&b""[..], |(name, _)| name);
+                while subdirs.next_if(|subdir| name(subdir) < &*entry.name).is_some() {}
+                if let Some(subdir) = subdirs.next_if(|subdir| name(subdir) == &*entry.name) {
+                    subdir.former = Some(*page);
+                }
+            }
+        }
+    }
+
+    /// Looks at all entries of a directory whose subdirectories are done, and builds its pages.
+    fn finish(&mut self, node: &Arc<Node>) -> Result<(), BackupError> {
+        let walk = self.walk;
+        let fd = match node.dir.fd() {
+            Ok(fd) => fd,
+            Err(LiveError::Vanished) => {
+                walk.queue.complete(&node.parent, Outcome::Gone);
+                return Ok(());
+            }
+            Err(error) => {
+                self.lost(&node.dir.path(), &error);
+                walk.queue.complete(&node.parent, Outcome::Closed);
+                return Ok(());
+            }
+        };
+        let outcome = self.pages(node, &fd)?;
+        walk.queue.complete(&node.parent, outcome);
+        Ok(())
+    }
+
+    fn pages(&mut self, node: &Arc<Node>, fd: &DirFd) -> Result<Outcome, BackupError> {
+        let walk = self.walk;
+        let mut builder = DirBuilder::new(&walk.sink.tree, walk.keys.names());
+        let mut places = (0..node.names.len()).filter(|at| !node.is_skipped(*at)).peekable();
+        let mut leaves = reader::leaves(&walk.source, node.former.flatten());
+        let (mut former_leaves, mut intact) = (0usize, true);
+        let mut subdirs = 0;
+        while let Some(leaf) = leaves.next() {
+            let leaf = match leaf {
+                Ok(leaf) => leaf,
+                Err(error) => {
+                    let severity =
+                        if error.is_damage() { Severity::Damage } else { return Err(error.into()) };
+                    let text = format!(
+                        "its listing in the generation before is damaged, so all of it is read again ({error})"
+                    );
+                    walk.sink.monitor.problem(Problem::new(severity, &node.dir.path(), text));
+                    intact = false;
+                    break;
+                }
+            };
+            former_leaves += 1;
+            let mut page = PageMerge { kept: Vec::new(), intact: builder.at_start() };
+            let last = leaf.entries.last().map(|entry| entry.name.clone()).unwrap_or_default();
+            let mut entries = leaf.entries.into_iter().peekable();
+            while let Some(at) = places.next_if(|at| name_at(&node.names, *at) <= &*last) {
+                let name = name_at(&node.names, at);
+                while entries.next_if(|entry| &*entry.name < name).is_some() {
+                    page.part(&mut builder)?;
+                }
+                let former = entries.next_if(|entry| &*entry.name == name);
+                match self.look(node, fd, at, former, &mut subdirs)? {
+                    Now::Same(entry) if page.intact => page.kept.push(entry),
+                    Now::Same(entry) => builder.push(known_entry(entry))?,
+                    Now::Gone => page.part(&mut builder)?,
+                    Now::New(entry) => {
+                        page.part(&mut builder)?;
+                        builder.push(*entry)?;
+                    }
+                }
+            }
+            if entries.next().is_some() {
+                page.part(&mut builder)?;
+            }
+            let is_last = places.peek().is_none();
+            if page.intact && builder.reuse(leaf.reference, &page.kept, is_last) {
+                for entry in &page.kept {
+                    count_entry(&mut self.tally.bags, entry);
+                    if let Content::Lists { parts, .. } = &entry.content {
+                        self.tally.lists.extend(parts.iter().map(|part| part.list));
+                    }
+                }
+            } else {
+                page.part(&mut builder)?;
+            }
+        }
+        for at in places {
+            match self.look(node, fd, at, None, &mut subdirs)? {
+                Now::Same(entry) => builder.push(known_entry(entry))?,
+                Now::New(entry) => builder.push(*entry)?,
+                Now::Gone => {}
+            }
+        }
+        let index_pages = leaves.index_pages();
+        let all_same = intact && node.former.is_some() && builder.all_reused() == Some(former_leaves);
+        let stat = *node.dir.stat();
+        if all_same {
+            for page in index_pages {
+                if let crate::dir::Page::Index(children) = reader::page(&walk.source, page)? {
+                    for child in children {
+                        self.tally.bags.add(crate::bag::BagKind::Tree, &child.page);
+                    }
+                }
+            }
+            let page = node.former.flatten().map(crate::bag::Placing::Known);
+            return Ok(Outcome::Done(Box::new(Done { stat, page, is_same: true })));
+        }
+        let page = builder.finish(index_pages)?;
+        Ok(Outcome::Done(Box::new(Done { stat, page, is_same: false })))
+    }
+
+    fn lost(&mut self, path: &[u8], error: &LiveError) {
+        self.tally.counts.failed += 1;
+        self.walk.lost(path, error);
+    }
+}
+
+/// The entries of a former page, as long as all of them are unchanged.
+struct PageMerge {
+    kept: Vec<Entry>,
+    intact: bool,
+}
+
+impl PageMerge {
+    /// Something differs: what was kept back goes to the builder.
+    fn part(&mut self, builder: &mut DirBuilder<'_>) -> Result<(), BackupError> {
+        self.intact = false;
+        self.kept.drain(..).try_for_each(|entry| builder.push(known_entry(entry)))
+    }
+}
+
+/// The name at a place; places come from the list itself.
+pub fn name_at(names: &NameList, at: usize) -> &[u8] {
+    names.get(at).map_or(b"", |(name, _)| name)
+}
+
+fn join(relative: &[u8], name: &[u8]) -> Vec<u8> {
+    if relative.is_empty() { name.to_vec() } else { [relative, b"/", name].concat() }
+}
+
+/// Tells of an entry's change, for those who follow.
+pub fn tell(monitor: &dyn Monitor, dir: &LiveDir, name: &[u8], change: Change) {
+    if monitor.follows_changes() {
+        monitor.change(&dir.path_of(name), change);
+    }
+}
+
+/// Counts an entry.
+pub fn count(tally: &mut Tally, monitor: &dyn Monitor, kind: Kind, size: u64) {
+    let counts = &mut tally.counts;
+    match kind {
+        Kind::File => {
+            counts.files += 1;
+            counts.bytes = counts.bytes.saturating_add(size);
+            monitor.count(Counter::Files, 1);
+            monitor.count(Counter::FileBytes, size);
+        }
+        Kind::Directory => counts.directories += 1,
+        _ => counts.others += 1,
+    }
+    monitor.count(Counter::Entries, 1);
+}
