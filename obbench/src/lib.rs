@@ -19,6 +19,7 @@ pub mod need;
 pub mod process;
 pub mod random;
 pub mod relay;
+pub mod smoke;
 pub mod sshd;
 pub mod tool;
 pub mod workload;

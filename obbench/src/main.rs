@@ -1,12 +1,16 @@
 //! The `obbench` program.
 
-#![expect(clippy::print_stderr, reason = "the program's own words to the user")]
+#![expect(clippy::print_stderr, clippy::print_stdout, reason = "the program's own words to the user")]
+
+mod orders;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use orders::Failure;
 
 /// Measures backup programs over the links that people have.
 #[derive(Parser)]
@@ -18,6 +22,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Order {
+    /// Measures what must hold everywhere, prints each figure with its limit, and fails where one does not hold.
+    Smoke(orders::smoke::Smoke),
+
     /// Passes an SFTP server's input and output through and reports every packet (started by sshd).
     #[command(hide = true)]
     Meter {
@@ -32,8 +39,10 @@ enum Order {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Order::Smoke(order) => order.run(),
         Order::Meter { socket, command } => obbench::meter::tap::run(&socket, &command)
-            .map(|status| ExitCode::from(u8::try_from(status.code().unwrap_or(255)).unwrap_or(255))),
+            .map(|status| ExitCode::from(u8::try_from(status.code().unwrap_or(255)).unwrap_or(255)))
+            .map_err(Failure::from),
     };
     result.unwrap_or_else(|error| {
         eprintln!("obbench: {error}");

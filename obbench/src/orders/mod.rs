@@ -1,0 +1,6 @@
+//! The program's commands.
+
+pub mod smoke;
+
+/// Why a command did not do what it was to do; the sentence is all that is wanted of it.
+pub type Failure = Box<dyn std::error::Error>;

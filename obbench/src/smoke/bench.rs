@@ -1,0 +1,207 @@
+//! What the rows share: a scratch directory, trees that are made once, servers, and the running of commands.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::{Figure, SmokeError};
+use crate::measure::{self, Measured};
+use crate::meter::{Counts, Meter};
+use crate::relay::{Link, Relay};
+use crate::sshd::{HOST, Sshd, SshdOptions};
+use crate::tool::{Action, Place, Server, Tool};
+use crate::workload::Workload;
+
+/// No command here may take longer.
+const LIMIT: Duration = Duration::from_secs(300);
+/// What the largest run may keep in memory.
+const MOST_MEMORY: f64 = 200.0;
+const SEED: u64 = 1;
+
+/// How much is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Files of the tree of small files.
+    pub small_files: u64,
+    /// Bytes of the big file.
+    pub big_bytes: u64,
+    /// How often what is compared is run.
+    pub repeats: u32,
+}
+
+impl Options {
+    /// What fits into three minutes.
+    #[must_use]
+    pub fn quick() -> Self {
+        Self { small_files: 100_000, big_bytes: 512 << 20, repeats: 2 }
+    }
+
+    /// The sizes that the promises were made for.
+    #[must_use]
+    pub fn full() -> Self {
+        Self { small_files: 100_000, big_bytes: 2 << 30, repeats: 3 }
+    }
+}
+
+/// The workbench.
+pub struct Bench {
+    /// How much is measured.
+    pub options: Options,
+    tool: Box<dyn Tool>,
+    scratch: TempDir,
+    places: u32,
+    most_memory: u64,
+}
+
+/// A server with what is before and behind it.
+pub struct Remote {
+    link: Link,
+    meter: Option<Meter>,
+    sshd: Sshd,
+    _relay: Option<Relay>,
+}
+
+impl Bench {
+    /// A bench with a new directory below `scratch`.
+    ///
+    /// # Errors
+    /// When there can be none.
+    pub fn new(tool: Box<dyn Tool>, scratch: &Path, options: Options) -> Result<Self, SmokeError> {
+        let scratch = tempfile::Builder::new()
+            .prefix("obbench-smoke-")
+            .tempdir_in(scratch)
+            .map_err(SmokeError::io(format!("make a directory in {}", scratch.display())))?;
+        Ok(Self { options, tool, scratch, places: 0, most_memory: 0 })
+    }
+
+    /// The most memory that any run of the measured program took so far.
+    #[must_use]
+    pub fn memory(&self) -> Figure {
+        let megabytes = self.most_memory / 1_000_000;
+        let megabytes = u32::try_from(megabytes).map_or(f64::MAX, f64::from);
+        Figure::at_most("memory, the most of all runs", megabytes, MOST_MEMORY, " MB")
+    }
+
+    /// The tree of small files.
+    pub(super) fn small_tree(&self) -> Result<PathBuf, SmokeError> {
+        self.tree(&Workload::ManyFiles { files: self.options.small_files, bytes: 10 })
+    }
+
+    /// A directory with one big file of random bytes, and the file.
+    pub(super) fn big_file(&self) -> Result<(PathBuf, PathBuf), SmokeError> {
+        let root = self.tree(&Workload::BigFile { bytes: self.options.big_bytes })?;
+        let file = root.join("big");
+        Ok((root, file))
+    }
+
+    fn tree(&self, workload: &Workload) -> Result<PathBuf, SmokeError> {
+        let root = self.path(&workload.name());
+        if !root.exists() {
+            workload.create(&root, SEED).map_err(SmokeError::io(format!("make {}", root.display())))?;
+        }
+        Ok(root)
+    }
+
+    /// A path in the scratch directory.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// A place for a new repository, with an empty cache.
+    pub(super) fn place(&mut self, remote: Option<&Remote>) -> Place {
+        self.places += 1;
+        let directory = self.path(&format!("place-{}", self.places));
+        Place {
+            repository: directory.join("repository"),
+            cache: directory.join("cache"),
+            server: remote.map(|remote| Server { host: HOST.into(), ssh_config: remote.sshd.ssh_config() }),
+        }
+    }
+
+    /// Removes what stands at a place.
+    pub(super) fn clear(&self, place: &Place) {
+        // What is left is removed with the scratch directory.
+        for path in place.repository.parent().into_iter().chain([place.cache.as_path()]) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+
+    /// A server behind a link.
+    pub(super) fn remote(&self, link: Option<Link>, metered: bool) -> Result<Remote, SmokeError> {
+        let meter = metered.then(Meter::start).transpose()?;
+        let subsystem = meter.as_ref().map(Meter::subsystem).unwrap_or_default();
+        let log_level = Some("ERROR".into());
+        let mut sshd = Sshd::start(SshdOptions { subsystem, log_level, ..SshdOptions::default() })?;
+        let relay = link.clone().map(|link| Relay::start(sshd.address(), link)).transpose();
+        let relay = relay.map_err(SmokeError::io("start a relay"))?;
+        if let Some(relay) = &relay {
+            sshd.set_client_port(relay.port())?;
+        }
+        Ok(Remote { link: link.unwrap_or_default(), meter, sshd, _relay: relay })
+    }
+
+    /// Lets the measured program do something, which is to succeed.
+    pub(super) fn act(&mut self, action: Action<'_>, place: &Place) -> Result<Measured, SmokeError> {
+        if let Some(directory) = place.repository.parent() {
+            fs::create_dir_all(directory).map_err(SmokeError::io("make a place for a repository"))?;
+        }
+        let command = self.tool.command(action, place).ok_or(SmokeError::Unable(self.tool.name()))?;
+        let measured = run(command)?;
+        self.most_memory = self.most_memory.max(measured.peak_rss_bytes);
+        Ok(measured)
+    }
+
+    /// The first backup of a tree into a new repository, made beforehand; the best of several, each into its own.
+    pub(super) fn best_first_backup(
+        &mut self,
+        root: &Path,
+        remote: Option<&Remote>,
+    ) -> Result<Measured, SmokeError> {
+        let mut runs = Vec::new();
+        for _ in 0..self.options.repeats {
+            let place = self.place(remote);
+            self.act(Action::Init, &place)?;
+            runs.push(self.act(Action::Backup(root), &place)?);
+            self.clear(&place);
+        }
+        Ok(fastest(runs))
+    }
+
+    /// The best of several runs of a shell's script, in which `$1` and so on are the paths.
+    pub(super) fn best_of_script(&self, script: &str, paths: &[&Path]) -> Result<Measured, SmokeError> {
+        let runs = (0..self.options.repeats).map(|_| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script, "sh"]).args(paths);
+            run(command)
+        });
+        runs.collect::<Result<Vec<_>, _>>().map(fastest)
+    }
+}
+
+impl Remote {
+    /// The client configuration.
+    pub(super) fn ssh_config(&self) -> PathBuf {
+        self.sshd.ssh_config()
+    }
+
+    /// What the client that has just ended asked for; nothing without a meter.
+    pub(super) fn counts(&self) -> Counts {
+        self.meter.as_ref().map(|meter| meter.take(self.link.rtt())).unwrap_or_default()
+    }
+}
+
+fn fastest(runs: Vec<Measured>) -> Measured {
+    runs.into_iter().min_by(|a, b| a.wall_s.total_cmp(&b.wall_s)).unwrap_or_default()
+}
+
+fn run(command: Command) -> Result<Measured, SmokeError> {
+    let what = command.get_program().to_string_lossy().into_owned();
+    let measured = measure::run(command, LIMIT).map_err(SmokeError::io(format!("run {what}")))?;
+    if measured.good() {
+        return Ok(measured);
+    }
+    Err(SmokeError::Failed { what, code: measured.exit_code, complaint: measured.complaint() })
+}
