@@ -10,9 +10,9 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use kitbag::bag::BagKind;
 use kitbag::base::id::{BagId, ObjectId, SegmentId};
 use kitbag::base::time::{Clock, SystemClock};
-use kitbag::bag::BagKind;
 use kitbag::index::{BagEntry, Fingerprint, Index, ListedSegment, Segment, SegmentBag};
 
 /// Chunks of a bag: 16 MiB of chunks of 1 MiB, the worst case for the table of bags, would be 16.

@@ -17,6 +17,7 @@ use std::collections::HashSet;
 use serde::{Deserialize, Serialize};
 
 use super::{BagEntry, BagKind, Fingerprint, gaps};
+use crate::bag::StoredBag;
 use crate::base::codec::{self, CodecError};
 use crate::base::id::BagId;
 
@@ -74,6 +75,15 @@ impl SegmentBag {
     #[must_use]
     pub fn fingerprints(&self) -> &[Fingerprint] {
         &self.fingerprints
+    }
+}
+
+impl From<&StoredBag> for SegmentBag {
+    /// What is to be said of a bag that was uploaded.
+    fn from(stored: &StoredBag) -> Self {
+        let &StoredBag { id: bag, kind, size, table_offset, table_len, ref table, .. } = stored;
+        let fingerprints = table.references(bag).map(|object| Fingerprint::of(&object.id)).collect();
+        Self::new(BagEntry { bag, kind, size, table_offset, table_len }, fingerprints)
     }
 }
 

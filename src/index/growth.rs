@@ -3,6 +3,9 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 
 use super::delta::Delta;
 use super::fold::{Workshop, how_many};
@@ -14,8 +17,8 @@ use crate::base::cancel::Cancel;
 const LEAST: u64 = 1 << 14;
 /// Most entries in memory before they are folded: 32 MiB or so.
 const MOST: u64 = 1 << 20;
-/// Else this part of what the tables have: with another such part being folded, and the slack of a hash map, it keeps memory below
-/// two bytes for each entry of the tables.
+/// Else this part of what the tables have: twice it, the same being folded, and the slack of the hash maps stay below two bytes
+/// for each entry of the tables.
 const PART: u64 = 128;
 
 /// How many entries to hold in memory beside tables of so many.
@@ -31,7 +34,9 @@ pub(super) struct Growth {
     /// How many of the newest tables the new one replaces.
     pub(super) replaces: usize,
     stop: Cancel,
-    thread: Option<JoinHandle<io::Result<Table>>>,
+    answer: Receiver<io::Result<Table>>,
+    answered: Option<io::Result<Table>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Growth {
@@ -46,30 +51,47 @@ impl Growth {
         let replaces = how_many(&sizes, u64::try_from(delta.len()).unwrap_or(u64::MAX));
         let folded = tables[tables.len() - replaces..].to_vec();
         let stop = Cancel::new();
+        let (done, answer) = bounded(1);
         let work = {
             let (workshop, delta, alive, stop) =
                 (workshop.clone(), Arc::clone(&delta), alive.clone(), stop.clone());
-            move || workshop.fold(&folded, Some(&delta), &alive, &stop)
+            move || {
+                let table = workshop.fold(&folded, Some(&delta), &alive, &stop);
+                // Nobody there any more: the index was dropped.
+                let _ = done.send(table);
+            }
         };
         let thread = thread::Builder::new().name("index".into()).spawn(work)?;
-        Ok(Self { delta, replaces, stop, thread: Some(thread) })
+        Ok(Self { delta, replaces, stop, answer, answered: None, thread: Some(thread) })
     }
 
-    /// Whether [`Growth::join`] would not wait.
-    pub(super) fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    /// Whether the new table is there, after waiting so long for it at most.
+    pub(super) fn is_done_within(&mut self, patience: Duration) -> bool {
+        if self.answered.is_none() {
+            self.answered = match self.answer.recv_timeout(patience) {
+                Ok(table) => Some(table),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Err(ended())),
+            };
+        }
+        self.answered.is_some()
     }
 
-    /// Waits for the new table. A second call fails.
+    /// The new table, waiting for it. A second call fails.
     pub(super) fn join(&mut self) -> io::Result<Table> {
-        let panicked = || io::Error::other("the thread that folds the index ended early");
-        self.thread.take().ok_or_else(panicked)?.join().unwrap_or_else(|_| Err(panicked()))
+        self.answered.take().unwrap_or_else(|| self.answer.recv().unwrap_or_else(|_| Err(ended())))
     }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the thread that folds the index ended early")
 }
 
 impl Drop for Growth {
     fn drop(&mut self) {
         self.stop.cancel();
-        let _ = self.join();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::delta::Delta;
 use super::fold::{Workshop, how_many};
@@ -18,6 +19,9 @@ use super::table::Table;
 use super::{BagEntry, Fingerprint, IndexError};
 use crate::base::cancel::Cancel;
 use crate::base::id::{BagId, ObjectId, SegmentId};
+
+/// How long the caller is held up for a bag when the tables do not keep up.
+const PATIENCE: Duration = Duration::from_millis(5);
 
 /// What is known of a segment that is merged in.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +45,8 @@ pub struct Index {
     /// Oldest first.
     pub(super) tables: Vec<Arc<Table>>,
     pub(super) growth: Option<Growth>,
+    /// A fold failed, which was told once: what it was to fold stays in memory, and no other is tried.
+    stuck: bool,
     pub(super) delta: Delta,
     /// Bags that a listed segment names, and those of this run.
     pub(super) alive: Bits,
@@ -59,6 +65,7 @@ impl Index {
             writable,
             tables: vec![],
             growth: None,
+            stuck: false,
             delta: Delta::new(0),
             alive: Bits::default(),
             excluded: Bits::default(),
@@ -107,8 +114,8 @@ impl Index {
         bags
     }
 
-    /// Adds a bag of this run: its objects are candidates from now on. Never waits; now and then it starts a thread that folds
-    /// what was added into the tables.
+    /// Adds a bag of this run: its objects are candidates from now on. Now and then this starts a thread that folds what was
+    /// added into the tables; a caller who is faster than that thread is held up by 5 ms a bag, so that memory stays bounded.
     ///
     /// # Errors
     /// When such a thread failed, or could not be started. What was added is still known.
@@ -207,10 +214,15 @@ impl Index {
 
     /// Takes over a fold that is done; starts one when there is enough to fold.
     fn grow(&mut self) -> io::Result<()> {
-        if self.growth.as_ref().is_some_and(Growth::is_finished) {
+        if self.stuck {
+            return Ok(());
+        }
+        let enough = threshold(self.stored());
+        let patience = if self.delta.len() < 2 * enough { Duration::ZERO } else { PATIENCE };
+        if self.growth.as_mut().is_some_and(|growth| growth.is_done_within(patience)) {
             self.settle()?;
         }
-        if self.growth.is_none() && self.delta.len() >= threshold(self.stored()) {
+        if self.growth.is_none() && self.delta.len() >= enough {
             let next = Delta::new(self.delta.end_bag());
             let delta = Arc::new(std::mem::replace(&mut self.delta, next));
             self.growth = Some(Growth::start(&self.workshop, &self.tables, delta, &self.alive)?);
@@ -218,10 +230,10 @@ impl Index {
         Ok(())
     }
 
-    /// Waits for the fold under way and takes its table. After a failure the entries stay in memory, and no more is folded.
+    /// Waits for the fold under way and takes its table.
     fn settle(&mut self) -> io::Result<()> {
         if let Some(growth) = &mut self.growth {
-            let table = growth.join()?;
+            let table = growth.join().inspect_err(|_| self.stuck = true)?;
             let keep = self.tables.len().saturating_sub(growth.replaces);
             self.replace_tables(keep, table);
             self.growth = None;
