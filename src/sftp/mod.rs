@@ -17,6 +17,8 @@ mod queue;
 pub mod reply;
 pub mod session;
 pub mod tasks;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod transfer;
 pub mod transport;
 

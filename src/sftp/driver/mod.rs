@@ -193,9 +193,9 @@ impl Driver {
             for submission in submissions {
                 self.accept(standing, submission);
             }
-            self.place(standing);
             let now = self.clock.monotonic();
             self.open_channels(standing, now);
+            self.place(standing);
             self.fill(standing, now);
             self.write(standing);
 

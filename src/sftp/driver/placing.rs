@@ -95,9 +95,11 @@ impl Driver {
     }
 }
 
-/// The least loaded bulk channel that is open and has room for another file.
+/// The least loaded bulk channel that is open and has room for another file. A file stays where it is put: so as long
+/// as more channels are about to open, each gets only one.
 fn bulk(standing: &Standing, files: usize) -> Option<ChannelId> {
-    let bulks = standing.channels.values().filter(|channel| channel.id != CONTROL && channel.open);
-    let least = bulks.min_by_key(|channel| channel.load())?;
+    let bulks = || standing.channels.values().filter(|channel| channel.id != CONTROL);
+    let files = if bulks().all(|channel| channel.open) { files } else { 1 };
+    let least = bulks().filter(|channel| channel.open).min_by_key(|channel| channel.load())?;
     (least.files() < files).then_some(least.id)
 }

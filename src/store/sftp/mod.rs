@@ -14,10 +14,12 @@
 //! - renaming never overwrites and names are never used twice: old name gone and new one there means done;
 //! - removing what is gone means done; so does making a directory that is there.
 
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod pipe_tests;
 mod reading;
 mod remote;
-#[cfg(test)]
-mod tests;
 mod upload;
 mod writer;
 

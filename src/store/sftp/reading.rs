@@ -53,7 +53,7 @@ impl Remote {
             let (mut ended, before) = (false, listed.len());
             for answer in answers {
                 match answer.await.names()? {
-                    Some(entries) => listed.extend(entries.into_iter().filter_map(as_listed)),
+                    Some(entries) => listed.extend(entries.iter().filter_map(as_listed)),
                     None => ended = true,
                 }
             }
@@ -185,7 +185,7 @@ pub(super) fn length(bytes: &[u8]) -> u64 {
 }
 
 /// An entry as a listing shows it; nothing for the directory itself and the one above, and for names that no store makes.
-fn as_listed(entry: DirEntry) -> Option<Listed> {
+fn as_listed(entry: &DirEntry) -> Option<Listed> {
     let name = std::str::from_utf8(&entry.name).ok()?;
     (name != "." && name != "..").then(|| Listed {
         name: name.to_owned(),

@@ -207,13 +207,13 @@ impl Remote {
     pub(super) async fn rename(&self, from: &Name, to: &Name, first: Answer) -> Result<(), StoreError> {
         let mut outcome = first.await;
         let mut resent = outcome.resent;
-        if is_missing(&outcome) && !resent && !self.knows_parent(to) {
+        if is_missing(&outcome) && !self.knows_parent(to) {
             let mut requests = self.make_parents(to);
             requests.push(self.rename_request(from, to));
             let mut answers = self.client.submit_many(Target::Control, requests);
             if let Some(last) = answers.pop() {
                 outcome = last.await;
-                resent = outcome.resent;
+                resent |= outcome.resent;
             }
         }
         let error = match outcome.done() {

@@ -17,6 +17,9 @@ use crate::sftp::{Answer, Client, Handle, Outcome, RequestError, Target};
 /// How often a file that is said to exist is looked for before the reason must be another one.
 const RACES: u32 = 2;
 
+/// How often missing directories are made: the connection may be lost in between.
+const MAKINGS: u32 = 3;
+
 /// Bytes that were sent and are kept until the server has acknowledged them.
 struct Piece {
     offset: u64,
@@ -63,18 +66,10 @@ impl Writer {
 
     /// Waits until the file is created, and makes missing directories.
     pub(super) async fn create(&mut self, first: Vec<Answer>) -> Result<(), StoreError> {
-        let mut races = 0_u32;
+        let (mut races, mut makings) = (0_u32, 0_u32);
         let mut outcome = last(first).await;
-        if is_missing(&outcome) {
-            self.remote.forget_parent(&self.name);
-            // On the channel that answered, where the OPEN comes after the MKDIRs.
-            let target = outcome.place.map_or(self.target, Target::At);
-            let mut requests = self.remote.make_parents(&self.name);
-            requests.push(self.remote.open(&self.name, Remote::create_new()));
-            outcome = last(self.client().submit_many(target, requests)).await;
-        }
         loop {
-            let resent = outcome.resent;
+            let (resent, place, missing) = (outcome.resent, outcome.place, is_missing(&outcome));
             let error = match outcome.handle() {
                 Ok(handle) => {
                     self.handle = Some(handle);
@@ -83,6 +78,17 @@ impl Writer {
                 }
                 Err(error) => error,
             };
+            if missing && makings < MAKINGS {
+                makings = makings.saturating_add(1);
+                self.remote.forget_parent(&self.name);
+                // On the channel that answered, where the OPEN comes after the MKDIRs.
+                let target = place.map_or(self.target, Target::At);
+                let mut requests = self.remote.make_parents(&self.name);
+                requests.push(self.remote.open(&self.name, Remote::create_new()));
+                outcome = last(self.client().submit_many(target, requests)).await;
+                outcome.resent |= resent;
+                continue;
+            }
             if self.tries.again(&error) {
                 outcome = last(self.start_create()).await;
                 // The lost attempt may have created it.

@@ -1,0 +1,392 @@
+//! What calls cost, and what becomes of them when the server or the line fails, against a server in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::SftpStore;
+use crate::base::time::SystemClock;
+use crate::sftp::Settings;
+use crate::sftp::link::ConnectErrorKind;
+use crate::sftp::packet::Kind;
+use crate::sftp::testing::{Fault, Machine};
+use crate::store::{Class, ErrorKind, Name, SharedStore, Store, StoreError, contract, layout};
+
+const LATENCY: Duration = Duration::from_millis(30);
+
+fn machine() -> Machine {
+    let machine = Machine::new("/repo");
+    for dir in layout::DIRECTORIES {
+        machine.make_dir(&format!("/repo/{dir}"));
+    }
+    machine
+}
+
+fn settings() -> Settings {
+    Settings {
+        first_wait: Duration::from_millis(1),
+        silent_after: Duration::from_millis(400),
+        give_up_after: Duration::from_secs(20),
+        keep_log: true,
+        ..Settings::default()
+    }
+}
+
+fn store_with(machine: &Machine, settings: Settings) -> SftpStore {
+    let clock = Arc::new(SystemClock::new());
+    SftpStore::new(machine.connector(), clock, settings, b"/repo".to_vec(), "the machine".into()).unwrap()
+}
+
+fn store(machine: &Machine) -> SftpStore {
+    store_with(machine, settings())
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn pattern(len: u32) -> Vec<u8> {
+    (0..len).map(|at| u8::try_from(at % 253).unwrap()).collect()
+}
+
+fn put(store: &SftpStore, text: &str, bytes: &[u8], class: Class) -> Result<(), StoreError> {
+    let mut upload = store.create(&name(text).with_suffix(".part"), class);
+    for piece in bytes.chunks(100_000) {
+        upload.append(piece.to_vec())?;
+    }
+    upload.commit(&name(text)).wait()
+}
+
+#[test]
+fn an_unchanged_run_is_fifteen_requests_and_four_waits() {
+    let machine = machine();
+    machine.set_latency(LATENCY);
+    machine.make_dir("/repo/generations/aa");
+    let store = store(&machine);
+    let mut session = store.create(&name("sessions/aa.bb"), Class::Control);
+    let lists = ["condemned", "index", "generations/aa"].map(|dir| store.list(&name(dir)));
+    for list in lists {
+        assert!(list.wait().unwrap().is_empty());
+    }
+    session.append(b"record".to_vec()).unwrap();
+    session.commit(&name("generations/aa/bb")).wait().unwrap();
+
+    let traffic = store.traffic();
+    assert_eq!((traffic.requests, traffic.serial_waits), (15, 4), "{:?}", machine.kinds());
+    assert_eq!(machine.channels_seen(), 1);
+    assert_eq!(machine.file("/repo/generations/aa/bb").unwrap(), b"record");
+    let expected = [
+        [Kind::Init, Kind::Open, Kind::OpenDir, Kind::OpenDir, Kind::OpenDir].to_vec(),
+        vec![Kind::ReadDir; 6],
+        [Kind::Write, Kind::Fsync, Kind::Close, Kind::Rename].to_vec(),
+    ];
+    assert_eq!(machine.kinds(), expected.concat());
+}
+
+#[test]
+fn a_small_file_is_read_in_two_waits() {
+    let machine = machine();
+    machine.set_latency(LATENCY);
+    machine.put("/repo/config", b"configuration");
+    let store = store(&machine);
+    let whole = store.read_all(&name("config"), 1000);
+    let tail = store.read_tail(&name("config"), 3);
+    let range = store.read(&name("config"), 3, 4);
+    assert_eq!(whole.wait().unwrap(), b"configuration");
+    assert_eq!(tail.wait().unwrap(), (b"ion".to_vec(), 13));
+    assert_eq!(range.wait().unwrap(), b"figu");
+    assert_eq!(store.traffic().serial_waits, 2);
+    let expected = [
+        [Kind::Init, Kind::Stat, Kind::Open, Kind::Stat, Kind::Open, Kind::Open],
+        [Kind::Read, Kind::Close, Kind::Read, Kind::Close, Kind::Read, Kind::Close],
+    ];
+    assert_eq!(machine.kinds(), expected.concat());
+}
+
+#[test]
+fn many_bags_cost_no_more_waits_than_one() {
+    let machine = machine();
+    machine.set_latency(LATENCY);
+    machine.make_dir("/repo/bags/00");
+    let store = store(&machine);
+    let names: Vec<_> = (0..30).map(|at| format!("bags/00/{at}")).collect();
+    let commits: Vec<_> = names
+        .iter()
+        .map(|text| {
+            let mut upload = store.create(&name(text).with_suffix(".part"), Class::Bulk);
+            upload.append(pattern(10_000)).unwrap();
+            upload.commit(&name(text))
+        })
+        .collect();
+    for commit in commits {
+        commit.wait().unwrap();
+    }
+    // Opening channels is not a wait for SFTP; OPEN, WRITE + FSYNC + CLOSE and RENAME are.
+    let traffic = store.traffic();
+    assert!(traffic.serial_waits <= 5, "{traffic:?}");
+    assert!(traffic.requests <= 30 * 5 + 10, "{traffic:?}");
+    assert!(machine.channels_seen() >= 4);
+}
+
+#[test]
+fn making_the_repository_takes_one_wait() {
+    let machine = Machine::new("");
+    machine.set_latency(LATENCY);
+    let store = store(&machine);
+    let made: Vec<_> =
+        layout::DIRECTORIES.iter().map(|dir| store.make_dir(&layout::directory(dir))).collect();
+    for made in made {
+        made.wait().unwrap();
+    }
+    assert_eq!(store.traffic().serial_waits, 1);
+}
+
+#[test]
+fn keeps_the_contract_in_memory_and_without_extensions() {
+    for plain in [false, true] {
+        let machine = machine();
+        if plain {
+            machine.make_plain(32 * 1024);
+        }
+        let shared: SharedStore = Arc::new(store(&machine));
+        for (promise, check) in contract::PROMISES {
+            println!("{promise}, plain: {plain}");
+            check(&*shared);
+        }
+    }
+}
+
+#[test]
+fn a_server_that_gives_little_at_a_time() {
+    let machine = machine();
+    machine.make_plain(10_000);
+    machine.put("/repo/keys/file", &pattern(200_000));
+    let store = store(&machine);
+    assert!(store.read(&name("keys/file"), 5, 199_995).wait().unwrap() == pattern(200_000).split_off(5));
+    assert_eq!(store.read(&name("keys/file"), 5, 200_000).wait().unwrap_err().kind, ErrorKind::Truncated);
+    assert!(store.read_all(&name("keys/file"), 200_000).wait().unwrap() == pattern(200_000));
+}
+
+#[test]
+fn few_channels_are_enough() {
+    for channels in [1, 2, 3] {
+        let machine = machine();
+        machine.set_channels(channels);
+        let store = store(&machine);
+        let uploads: Vec<_> = (0..8)
+            .map(|at| {
+                let mut upload = store.create(&name(&format!("bags/x/{at}.part")), Class::Bulk);
+                upload.append(pattern(600_000)).unwrap();
+                upload.commit(&name(&format!("bags/x/{at}")))
+            })
+            .collect();
+        for upload in uploads {
+            upload.wait().unwrap();
+        }
+        let reads: Vec<_> = (0..8).map(|at| store.read(&name(&format!("bags/x/{at}")), 0, 600_000)).collect();
+        for read in reads {
+            assert!(read.wait().unwrap() == pattern(600_000));
+        }
+        assert!(machine.channels_seen() <= channels);
+    }
+}
+
+/// One of everything, and what was read.
+fn workload(store: &SftpStore) -> Result<(Vec<u8>, Vec<u8>, usize), StoreError> {
+    put(store, "bags/aa/one", &pattern(700_000), Class::Bulk)?;
+    put(store, "index/two", &pattern(50), Class::Control)?;
+    let range = store.read(&name("bags/aa/one"), 0, 700_000).wait()?;
+    let whole = store.read_all(&name("index/two"), 50).wait()?;
+    let listed = store.list(&name("bags/aa")).wait()?.len();
+    store.rename(&name("index/two"), &name("generations/new/three")).wait()?;
+    store.remove(&name("generations/new/three")).wait()?;
+    store.make_dir(&name("keys/below")).wait()?;
+    Ok((range, whole, listed))
+}
+
+/// All of it as it should be.
+fn check(done: Result<(Vec<u8>, Vec<u8>, usize), StoreError>, machine: &Machine, when: &str) {
+    let (range, whole, listed) = done.unwrap_or_else(|error| panic!("{when}: {error}"));
+    assert!(range == pattern(700_000) && whole == pattern(50) && listed == 1, "{when}");
+    assert_eq!(machine.files(), ["/repo/bags/aa/one"], "{when}");
+    assert!(machine.file("/repo/bags/aa/one").unwrap() == pattern(700_000), "{when}");
+}
+
+#[test]
+fn the_line_may_be_cut_at_every_request() {
+    for fault in [Fault::CutBefore, Fault::CutAfter, Fault::HalfAnswer, Fault::CloseChannel, Fault::Garbage] {
+        // The first answer is what tells a server from something else: without it there is no second attempt.
+        for at in 1.. {
+            let machine = machine();
+            machine.fault(None, at, fault);
+            let store = store(&machine);
+            check(workload(&store), &machine, &format!("{fault:?} at {at}"));
+            drop(store);
+            if machine.forget_faults() > 0 {
+                assert!(at > 20, "{at}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn every_status_at_every_request_is_an_answer() {
+    for code in [1, 2, 3, 4, 5, 8, 99] {
+        for at in 1.. {
+            let machine = machine();
+            machine.fault(None, at, Fault::Status(code));
+            let store = store(&machine);
+            // It may succeed (a CLOSE that fails, a MKDIR) or fail, but it ends, and publishes nothing that is not whole.
+            let result = workload(&store).map(|_| ());
+            if let Some(bag) = machine.file("/repo/bags/aa/one") {
+                assert!(bag == pattern(700_000), "{code} at {at}: {result:?}");
+            }
+            drop(store);
+            if machine.forget_faults() > 0 {
+                assert!(at > 20, "{at}");
+                break;
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_may_be_late_and_out_of_order() {
+    for fault in [Fault::Swap, Fault::Late(Duration::from_millis(20))] {
+        let machine = machine();
+        machine.fault(Some(Kind::Write), 0, fault);
+        machine.fault(Some(Kind::Read), 0, fault);
+        let store = store(&machine);
+        check(workload(&store), &machine, "late");
+    }
+}
+
+#[test]
+fn a_silent_server_is_given_up_and_what_is_acknowledged_is_not_sent_again() {
+    let machine = machine();
+    let store = store(&machine);
+    let whole = pattern(3_000_000);
+    machine.fault(Some(Kind::Fsync), 0, Fault::Silence);
+    put(&store, "bags/aa/one", &whole, Class::Bulk).unwrap();
+    assert!(machine.file("/repo/bags/aa/one").unwrap() == whole);
+    assert_eq!(machine.connections(), 2);
+    let writes = machine.kinds().iter().filter(|kind| **kind == Kind::Write).count();
+    assert!(writes <= 2 * 12, "{writes}");
+}
+
+#[test]
+fn a_line_that_drops_again_and_again_still_makes_progress() {
+    let machine = machine();
+    for _ in 0..10 {
+        machine.fault(Some(Kind::Write), 3, Fault::CutAfter);
+    }
+    let store = store(&machine);
+    let whole = pattern(4_000_000);
+    put(&store, "bags/aa/one", &whole, Class::Bulk).unwrap();
+    assert!(machine.file("/repo/bags/aa/one").unwrap() == whole);
+    machine.forget_faults();
+}
+
+#[test]
+fn a_refused_key_ends_it_and_a_server_that_is_away_is_waited_for() {
+    let away = machine();
+    away.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    away.refuse([]);
+    let store_away = store(&away);
+    assert!(store_away.list(&name("keys")).wait().is_ok());
+    away.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    away.refuse([
+        ConnectErrorKind::ConnectionRefused,
+        ConnectErrorKind::NameNotFound,
+        ConnectErrorKind::TimedOut,
+    ]);
+    assert!(store_away.list(&name("keys")).wait().is_ok());
+
+    away.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    away.refuse([ConnectErrorKind::HostKeyChanged]);
+    assert_eq!(store_away.list(&name("keys")).wait().unwrap_err().kind, ErrorKind::Refused);
+    // And so is all that is asked later.
+    assert_eq!(store_away.list(&name("keys")).wait().unwrap_err().kind, ErrorKind::Refused);
+    let mut upload = store_away.create(&name("keys/x"), Class::Bulk);
+    assert_eq!(upload.created().unwrap_err().kind, ErrorKind::Refused);
+    assert_eq!(upload.commit(&name("keys/y")).wait().unwrap_err().kind, ErrorKind::Refused);
+}
+
+#[test]
+fn a_first_connection_that_fails_is_not_tried_again() {
+    let machine = machine();
+    machine.refuse([ConnectErrorKind::ConnectionRefused]);
+    assert_eq!(store(&machine).list(&name("keys")).wait().unwrap_err().kind, ErrorKind::Unreachable);
+    assert_eq!(machine.connections(), 0);
+
+    machine.fault(None, 0, Fault::CutBefore);
+    let error = store(&machine).list(&name("keys")).wait().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Protocol, "{error}");
+    assert_eq!(machine.connections(), 1);
+}
+
+#[test]
+fn a_server_that_stays_away_is_given_up() {
+    let machine = machine();
+    let settings = Settings { give_up_after: Duration::from_millis(50), ..settings() };
+    let store = store_with(&machine, settings);
+    assert!(store.list(&name("keys")).wait().is_ok());
+    machine.refuse(vec![ConnectErrorKind::ConnectionRefused; 20]);
+    machine.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    assert_eq!(store.list(&name("keys")).wait().unwrap_err().kind, ErrorKind::Unreachable);
+}
+
+#[test]
+fn a_full_disk_is_told_and_leaves_nothing() {
+    for kind in [Kind::Write, Kind::Fsync, Kind::Close] {
+        let machine = machine();
+        machine.set_room(0);
+        machine.fault(Some(kind), 0, Fault::Status(4));
+        let store = store(&machine);
+        let error = put(&store, "bags/aa/one", &pattern(1000), Class::Bulk).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoSpace, "{error}");
+        drop(store);
+        assert!(machine.files().is_empty());
+    }
+    let machine = machine();
+    machine.fault(Some(Kind::Write), 0, Fault::Status(4));
+    let store = store(&machine);
+    assert_eq!(put(&store, "bags/aa/one", &[1], Class::Bulk).unwrap_err().kind, ErrorKind::Other);
+}
+
+#[test]
+fn a_part_file_that_vanished_while_the_line_was_down() {
+    let machine = machine();
+    let store = store(&machine);
+    let mut upload = store.create(&name("sessions/a"), Class::Control);
+    upload.created().unwrap();
+    store.remove(&name("sessions/a")).wait().unwrap();
+    machine.fault(Some(Kind::Write), 0, Fault::CutBefore);
+    upload.append(vec![1]).unwrap();
+    assert_eq!(upload.commit(&name("generations/a")).wait().unwrap_err().kind, ErrorKind::NotFound);
+}
+
+#[test]
+fn handles_are_few_and_none_is_forgotten() {
+    let machine = machine();
+    for at in 0..300 {
+        machine.put(&format!("/repo/keys/{at}"), &pattern(100));
+    }
+    let store = store(&machine);
+    let reads: Vec<_> = (0..300).map(|at| store.read(&name(&format!("keys/{at}")), 0, 100)).collect();
+    for read in reads {
+        assert_eq!(read.wait().unwrap(), pattern(100));
+    }
+    assert!(machine.most_open_handles() <= 64, "{}", machine.most_open_handles());
+    for _ in 0..100 {
+        assert_eq!(store.list(&name("keys")).wait().unwrap().len(), 300);
+    }
+    assert!(machine.open_handles() <= 20, "{}", machine.open_handles());
+    // Answers that nobody takes.
+    for _ in 0..100 {
+        drop(store.list(&name("keys")));
+    }
+    store.list(&name("keys")).wait().unwrap();
+    drop(store);
+    assert_eq!(machine.open_handles(), 0);
+}
