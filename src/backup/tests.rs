@@ -10,9 +10,9 @@ use std::thread;
 use super::*;
 use crate::bag::BagKind;
 use crate::base::time::SystemClock;
+use crate::chunker::Limits;
 use crate::dir::reader;
 use crate::entry::{Content, Entry, Piece};
-use crate::chunker::Limits;
 use crate::generation::Generation;
 use crate::live::exclude::Rules;
 use crate::monitor::collect::Collect;
@@ -30,11 +30,8 @@ impl Bench {
     fn new() -> Self {
         let memory = MemoryStore::new();
         let store = Arc::new(memory.clone());
-        let options = InitOptions {
-            encryption: Encryption::None,
-            label: String::new(),
-            limits: Limits::default(),
-        };
+        let options =
+            InitOptions { encryption: Encryption::None, label: String::new(), limits: Limits::default() };
         let repository = init(store, options, &SystemClock::new()).unwrap();
         Self { repository, memory, live: tempfile::tempdir().unwrap() }
     }
@@ -74,16 +71,14 @@ impl Bench {
         let collect = Arc::new(Collect::with_changes());
         let monitor: Arc<dyn Monitor> = collect.clone();
         let clock = SystemClock::new();
-        let summary =
-            run(&self.repository, &self.options(), &monitor, &clock, &Cancel::new()).unwrap();
+        let summary = run(&self.repository, &self.options(), &monitor, &clock, &Cancel::new()).unwrap();
         assert_eq!(collect.problems(), Vec::<String>::new());
         (summary, collect)
     }
 
     /// Contents by path below the root.
     fn read(&self, generation: &Generation) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let sealing =
-            Sealing { keys: self.repository.keys().clone(), repository: self.repository.id() };
+        let sealing = Sealing { keys: self.repository.keys().clone(), repository: self.repository.id() };
         let reader = BagReader::new(self.repository.store().clone(), sealing);
         let source = Source::new(reader, 1 << 20);
         let mut files = BTreeMap::new();

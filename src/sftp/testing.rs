@@ -342,7 +342,7 @@ impl Link for MachineLink {
 
     fn send(&mut self, channel: ChannelId, bytes: &[u8]) -> usize {
         // Little at a time now and then, so that packets are cut in all places.
-        let taken = if bytes.len() % 7 == 0 { bytes.len().div_ceil(2) } else { bytes.len() };
+        let taken = if bytes.len().is_multiple_of(7) { bytes.len().div_ceil(2) } else { bytes.len() };
         self.took_part |= taken < bytes.len();
         if self.dead.is_some() || self.silent {
             return taken;
