@@ -33,8 +33,10 @@ pub struct Sink {
     pub tree: Tree,
     /// Who is told.
     pub monitor: Arc<dyn Monitor>,
-    /// Whether to stop.
+    /// Whether the user wants to stop.
     pub cancel: Cancel,
+    /// Whether another part has failed.
+    pub stop: Cancel,
 }
 
 /// One worker's buffers.
@@ -121,9 +123,9 @@ impl<'a> Contents<'a> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(BUFFER, 0);
         self.chunker.clear();
-        let outcome = loop {
-            if self.sink.cancel.is_cancelled() {
-                break Err(Failure::Backup(BackupError::Interrupted));
+        let outcome: Result<(), Failure> = loop {
+            if let Err(error) = self.sink.check() {
+                break Err(error.into());
             }
             match file.next(&mut buffer) {
                 Err(error) => break Err(error.into()),
@@ -174,6 +176,17 @@ impl<'a> Contents<'a> {
 }
 
 impl Sink {
+    /// Whether to go on.
+    pub fn check(&self) -> Result<(), BackupError> {
+        if self.cancel.is_cancelled() {
+            Err(BackupError::Interrupted)
+        } else if self.stop.is_cancelled() {
+            Err(BackupError::Stopped)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Has a chunk stored unless it is there.
     pub fn chunk(&self, bytes: &[u8]) -> Result<Placing, BackupError> {
         let shelved = self.shelf.put(&self.packer, BagKind::Data, bytes)?;

@@ -16,7 +16,9 @@ mod entries;
 mod links;
 mod lists;
 mod node;
+mod prefetch;
 mod publish;
+mod remote;
 mod roots;
 mod shelf;
 mod tree;
@@ -26,30 +28,31 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Receiver, bounded};
 
-use crate::bag::reader::BagReader;
 use crate::bag::source::Source;
-use crate::bag::{Packer, PackerOptions, Sealing, Stopped, StoredBag};
+use crate::bag::{Packer, PackerOptions, Stopped};
 use crate::base::cancel::Cancel;
-use crate::base::id::SegmentId;
-use crate::base::time::Clock;
+use crate::base::id::{ClientId, GenerationId};
+use crate::base::time::{Clock, Timestamp};
 use crate::compress::Level;
-use crate::crypto::Kind;
 use crate::dir::reader::TreeError;
-use crate::generation::{Catalog, CatalogError, Session, SessionError};
-use crate::index::{FetchError, Index, IndexError, ListedSegment};
+use crate::generation::baglist::BagListError;
+use crate::generation::{CatalogError, Generation, Session, SessionError, Started};
+use crate::index::{FetchError, IndexError};
 use crate::live::{Exclude, LiveError, Owners};
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::Repository;
-use crate::sealed;
-use crate::store::{ErrorKind, Listed, StoreError, layout};
+use crate::store::StoreError;
 
 use content::Sink;
-use roots::Roots;
+use links::Links;
+use roots::{Roots, Walked};
 use shelf::Shelf;
 use tree::Tree;
 use unchanged::Judge;
@@ -110,6 +113,9 @@ pub enum BackupError {
     /// A generation record could not be fetched.
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    /// The bag list of the generation before could not be read.
+    #[error(transparent)]
+    BagList(#[from] BagListError),
     /// None of the roots could be read.
     #[error("nothing was backed up: none of the directories named could be read")]
     NoRoots,
@@ -132,6 +138,9 @@ const OPENED: usize = 24 << 20;
 
 /// Backs up. Problems with single files are told to `monitor`, and the backup goes on.
 ///
+/// The walk begins at once, with the generations that the local cache has, while the repository is asked what is there. Should it turn out
+/// to have lost the one that was compared with, everything is compared again with what it has.
+///
 /// # Errors
 /// Why no generation was published. What was stored until then is found again by the next run only where a segment names it.
 pub fn run(
@@ -142,120 +151,131 @@ pub fn run(
     cancel: &Cancel,
 ) -> Result<Summary, BackupError> {
     let started = clock.now();
-    let sealing = Sealing { keys: repository.keys().clone(), repository: repository.id() };
-    let store = repository.store();
     let client = repository.keys().names().client_id(options.client.as_bytes());
-    let begun = Session::begin(store, &sealing, client);
-    let mut session = begun.session;
+    let begun = Session::begin(repository.cached(), &repository.sealing(), client);
 
-    monitor.phase("reading the repository");
-    let _condemned = begun.condemned.wait()?;
-    let index = open_index(&begun.index.wait()?, repository, options, monitor)?;
-    let generations = begun.generations.wait()?;
-    session.created()?;
-    let catalog = Catalog::new(store.clone(), sealing.clone());
-    let mut former = Vec::new();
-    for (_, record) in catalog.read(client, &Catalog::ids(&generations)) {
-        match record {
-            Ok(generation) => former.push(generation),
-            // A record that is gone was forgotten meanwhile.
-            Err(error) if error.is_gone() => {}
-            Err(error) if error.is_damage() => {
-                monitor.problem(Problem::new(Severity::Damage, b"", error));
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-
-    monitor.phase("backing up");
-    let reader = BagReader::new(store.clone(), sealing.clone());
-    let source = Arc::new(Source::new(reader.clone(), OPENED));
     let (placed, hears) = bounded(1);
-    let keep = Box::new(|_: &StoredBag| ());
-    let shelf = Arc::new(Shelf::new(reader, index, Arc::clone(monitor), placed, keep));
+    let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), placed));
+    let stores = [repository.store().clone(), repository.cached().clone()];
     let packing = PackerOptions::new(options.level, options.workers);
-    let packer = Arc::new(Packer::new(store.clone(), sealing, packing, shelf.clone()));
-    let tree = Tree::start(Arc::clone(&shelf), Arc::clone(&packer), hears);
-    let sink = Sink {
-        shelf: Arc::clone(&shelf),
+    let packer = Arc::new(Packer::new(stores, repository.sealing(), packing, shelf.clone()));
+    let run = Run {
+        repository,
+        options,
+        monitor,
+        cancel,
+        stop: Cancel::new(),
+        source: Arc::new(Source::new(repository.bags(), OPENED)),
+        shelf,
         packer: Arc::clone(&packer),
-        tree,
-        monitor: Arc::clone(monitor),
-        cancel: cancel.clone(),
+        hears,
     };
-    let roots = Roots::choose(&options.roots, &former);
-    let judge = Judge { began: roots.began(), ignore_inode: options.ignore_inode, reread: options.reread };
-    let walk = Walk {
-        sink,
-        source: Arc::clone(&source),
-        judge,
-        exclude: options.exclude.clone(),
-        owners: Owners::new(),
-        cutter: repository.cutter(),
-        keys: repository.keys().clone(),
-        queue: Queue::default(),
-        links: links::Links::new(),
-    };
-    let walked = roots.walk(&walk, options.walkers);
-    let Walk { sink, .. } = walk;
-    let outcome = match walked {
-        Ok(walked) => {
-            let maker = publish::Maker { shelf: &shelf, packer: &packer, source: &source, monitor };
-            maker.publish(session, sink.tree, walked, &former, options, (started, clock))
-        }
-        Err(BackupError::Stopped) => Err(sink.tree.finish().err().unwrap_or(BackupError::Stopped)),
-        Err(error) => Err(error),
-    };
-    // Whoever holds the packer is gone, so it can be ended; its own failure is the cause of the others'.
-    drop(shelf);
-    drop(source);
+    let outcome = run.run(client, begun, (started, clock));
+    // Whoever else holds the packer is gone, so it can be ended; its own failure is the cause of the others'.
+    drop(run);
     match (outcome, Arc::try_unwrap(packer).map(Packer::finish)) {
         (Err(BackupError::Stopped), Ok(Err(cause))) => Err(cause.into()),
         (outcome, _) => outcome,
     }
 }
 
-fn open_index(
-    listed: &[Listed],
-    repository: &Repository,
-    options: &Options,
-    monitor: &Arc<dyn Monitor>,
-) -> Result<Index, BackupError> {
-    let segments: Vec<_> = listed
-        .iter()
-        .filter_map(|file| Some(ListedSegment { id: file.name.parse().ok()?, size: file.size }))
-        .collect();
-    let fetch_one = |id: SegmentId| -> crate::index::Waiting<Vec<u8>> {
-        let name = layout::segment(id);
-        let limit = u64::try_from(crate::index::format::MAX_SEGMENT).unwrap_or(u64::MAX);
-        let pending = repository.store().read_all(&name, limit);
-        let (keys, id) = (repository.keys().clone(), repository.id());
-        Box::new(move || match pending.wait() {
-            Ok(bytes) => {
-                let limit = crate::index::format::MAX_SEGMENT;
-                let opened = sealed::decode(&keys, id, Kind::Segment, &name, bytes, limit)?;
-                Ok(Some(opened))
-            }
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(FetchError::from(error)),
+/// The parts of a run.
+struct Run<'a> {
+    repository: &'a Repository,
+    options: &'a Options,
+    monitor: &'a Arc<dyn Monitor>,
+    cancel: &'a Cancel,
+    stop: Cancel,
+    source: Arc<Source>,
+    shelf: Arc<Shelf>,
+    packer: Arc<Packer>,
+    hears: Receiver<()>,
+}
+
+impl Run<'_> {
+    fn run(
+        &self,
+        client: ClientId,
+        begun: Started,
+        times: (Timestamp, &dyn Clock),
+    ) -> Result<Summary, BackupError> {
+        let guess = remote::guess(self.repository, client);
+        thread::scope(|scope| {
+            let remote = scope.spawn(|| {
+                let remote = remote::read(self.repository, client, begun, self.options, self.monitor);
+                match remote {
+                    Ok(remote::Remote { session, former, index }) => {
+                        self.shelf.open(Some(index));
+                        Ok((session, former))
+                    }
+                    Err(error) => {
+                        self.stop.cancel();
+                        self.shelf.open(None);
+                        Err(error)
+                    }
+                }
+            });
+            let guessed = (!guess.is_empty()).then(|| self.walk(&guess));
+            let (session, former) = remote.join().unwrap_or(Err(BackupError::Stopped))?;
+            let (walked, tree) = match guessed {
+                Some((compared, walked)) if remote::are_there(&compared, &former) => walked?,
+                Some((_, Err(BackupError::Interrupted))) => return Err(BackupError::Interrupted),
+                _ => self.walk(&former).1?,
+            };
+            let maker = publish::Maker {
+                shelf: &self.shelf,
+                packer: &self.packer,
+                source: &self.source,
+                monitor: self.monitor,
+            };
+            maker.publish(session, tree, walked, &former, self.options, times)
         })
-    };
-    let mut fetch = fetch_one;
-    let mut open = |dir| Index::open(dir, &segments, &mut fetch);
-    let index = match open(options.index_dir.as_deref()) {
-        Err(IndexError::Local { dir: Some(dir), source }) => {
-            let text = format!("the local index there cannot be used, so it is made in memory ({source})");
-            monitor.problem(Problem::new(Severity::Note, dir.as_os_str().as_encoded_bytes(), text));
-            Index::open(None, &segments, &mut fetch)?
-        }
-        other => other?,
-    };
-    for (segment, error) in &index.synced().unreadable {
-        let text = format!("this index segment is damaged, so what it lists may be stored again ({error})");
-        let name = layout::segment(*segment);
-        monitor.problem(Problem::new(Severity::Damage, name.as_str().as_bytes(), text));
     }
-    Ok(index)
+
+    /// Walks all roots, comparing with these generations; tells which of them.
+    fn walk(&self, former: &[Generation]) -> (BTreeSet<GenerationId>, Result<(Walked, Tree), BackupError>) {
+        self.monitor.phase("backing up");
+        let options = self.options;
+        let roots = Roots::choose(&options.roots, former);
+        let compared = roots.compared();
+        if let Err(error) = prefetch::tree_bags(&self.source, self.repository, former, &compared) {
+            // Pages are fetched when they are needed, and what is wrong is said then.
+            tracing::debug!("prefetching tree bags: {error}");
+        }
+        let tree = Tree::start(Arc::clone(&self.shelf), Arc::clone(&self.packer), self.hears.clone());
+        let sink = Sink {
+            shelf: Arc::clone(&self.shelf),
+            packer: Arc::clone(&self.packer),
+            tree,
+            monitor: Arc::clone(self.monitor),
+            cancel: self.cancel.clone(),
+            stop: self.stop.clone(),
+        };
+        let began = roots.began();
+        let judge = Judge { began, ignore_inode: options.ignore_inode, reread: options.reread };
+        let walk = Walk {
+            sink,
+            source: Arc::clone(&self.source),
+            judge,
+            exclude: options.exclude.clone(),
+            owners: Owners::new(),
+            cutter: self.repository.cutter(),
+            keys: self.repository.keys().clone(),
+            queue: Queue::default(),
+            links: Links::new(),
+        };
+        let walked = roots.walk(&walk, options.walkers);
+        let tree = walk.sink.tree;
+        let outcome = match walked {
+            Ok(walked) => Ok((walked, tree)),
+            // Whoever was stopped was stopped by somebody, perhaps by the tree.
+            Err(error) => Err(match (error, tree.finish()) {
+                (BackupError::Stopped, Err(cause)) => cause,
+                (error, _) => error,
+            }),
+        };
+        (compared, outcome)
+    }
 }
 
 /// Reports that a root could not be read.

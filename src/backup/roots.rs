@@ -1,10 +1,12 @@
 //! The trees that were named to be backed up.
 
+use std::collections::BTreeSet;
 use std::thread;
 
+use crate::base::id::GenerationId;
 use crate::base::time::Timestamp;
 use crate::entry::{Content, Entry};
-use crate::generation::{Generation, Root};
+use crate::generation::Generation;
 use crate::live::{LiveDir, LiveError};
 use crate::monitor::{Problem, Severity};
 
@@ -22,7 +24,14 @@ pub struct Roots(Vec<Chosen>);
 
 struct Chosen {
     path: Vec<u8>,
-    former: Option<(Entry, Timestamp)>,
+    former: Option<Before>,
+}
+
+/// A root's former self, and where it was found.
+struct Before {
+    entry: Entry,
+    generation: GenerationId,
+    began: Timestamp,
 }
 
 /// A root that was walked.
@@ -52,17 +61,26 @@ impl Roots {
         paths.sort();
         paths.dedup();
         let find = |path: &[u8]| {
-            let root = |one: &&Generation| one.roots.iter().find(|root| root.path == path).cloned();
-            let found = newest_first.iter().find_map(|one| Some((root(one)?, one.started)));
-            found.map(|(root, started): (Root, _)| (root.entry, started))
+            newest_first.iter().find_map(|one| {
+                let root = one.roots.iter().find(|root| root.path == path)?;
+                Some(Before { entry: root.entry.clone(), generation: one.id, began: one.started })
+            })
         };
         Self(paths.into_iter().map(|path| Chosen { former: find(&path), path }).collect())
     }
 
     /// When the oldest of the former selves was made.
     pub fn began(&self) -> Timestamp {
-        let began = self.0.iter().filter_map(|root| root.former.as_ref().map(|(_, began)| *began));
-        began.min().unwrap_or_default()
+        self.before().map(|before| before.began).min().unwrap_or_default()
+    }
+
+    /// The generations that they are compared with.
+    pub fn compared(&self) -> BTreeSet<GenerationId> {
+        self.before().map(|before| before.generation).collect()
+    }
+
+    fn before(&self) -> impl Iterator<Item = &Before> {
+        self.0.iter().filter_map(|root| root.former.as_ref())
     }
 
     /// Walks all of them with so many workers.
@@ -79,7 +97,7 @@ impl Roots {
             let dir = LiveDir::open_root(&root.path);
             let outcome = match dir {
                 Ok(dir) => {
-                    let former = root.former.as_ref().and_then(|(entry, _)| match &entry.content {
+                    let former = root.former.as_ref().and_then(|before| match &before.entry.content {
                         Content::Directory(page) => Some(*page),
                         _ => None,
                     });
@@ -137,7 +155,7 @@ impl Worker<'_> {
     ) -> Result<Option<WalkedRoot>, Failure> {
         let dir = LiveDir::open_root(parent)?;
         let fd = dir.fd()?;
-        let former = root.former.as_ref().map(|(entry, _)| entry.clone());
+        let former = root.former.as_ref().map(|before| before.entry.clone());
         let here = Here { dir: &dir, fd: &fd, name };
         let (now, _) = self.other(&here, former)?;
         let (entry, is_same) = match now {
@@ -177,9 +195,7 @@ impl Worker<'_> {
         };
         entry.name = (*b"root").into();
         let is_same = done.is_same
-            && root.former.as_ref().is_some_and(|(former, _)| {
-                former.metadata == entry.metadata && former.xattrs.len() == entry.xattrs.len()
-            });
+            && root.former.as_ref().is_some_and(|before| before.entry.metadata == entry.metadata);
         Ok(Some(WalkedRoot { path: root.path.clone(), entry, is_same }))
     }
 }

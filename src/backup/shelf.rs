@@ -1,14 +1,15 @@
 //! What the repository has: by its index, and by what this run has put there so far.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::Sender;
 
 use crate::bag::reader::{BagReader, ReadError};
 use crate::bag::{BagKind, FullBlock, Packer, PackerEvents, Placing, StoredBag};
 use crate::base::id::ObjectId;
-use crate::index::{BagEntry, BagTables, FetchError, Fingerprint, Index, IndexError, SegmentBag};
+use crate::entry::Reference;
+use crate::index::{BagEntry, BagTables, FetchError, Fingerprint, Index, IndexError, SegmentBag, Waiting};
 use crate::monitor::{Counter, Monitor};
 use crate::store::{ErrorKind, StoreError};
 
@@ -23,11 +24,20 @@ pub struct Shelf {
     monitor: Arc<dyn Monitor>,
     /// Objects of this run whose bags are not acknowledged yet.
     open: Mutex<HashMap<ObjectId, Placing>>,
-    known: Mutex<Known>,
+    known: Mutex<State>,
     /// Bags of this run that no segment names yet.
     stored: Mutex<Vec<SegmentBag>>,
-    keep: Box<dyn Fn(&StoredBag) + Send + Sync>,
     placed: Sender<()>,
+    ready: Condvar,
+}
+
+enum State {
+    /// The index is being opened.
+    Opening,
+    /// It is there.
+    Ready(Known),
+    /// It will not come; whoever opened it tells why.
+    Failed,
 }
 
 struct Known {
@@ -50,23 +60,39 @@ pub struct Shelved {
 }
 
 impl Shelf {
-    /// A shelf that tells `placed` when places of blocks were decided, and gives acknowledged bags to `keep`.
-    pub fn new(
-        reader: BagReader,
-        index: Index,
-        monitor: Arc<dyn Monitor>,
-        placed: Sender<()>,
-        keep: Box<dyn Fn(&StoredBag) + Send + Sync>,
-    ) -> Self {
-        let known = Known { index, tables: BagTables::new(TABLES), failed: None };
+    /// A shelf that tells `placed` when places of blocks were decided. Whoever asks for an object waits until the index
+    /// [is there](Self::open).
+    pub fn new(reader: BagReader, monitor: Arc<dyn Monitor>, placed: Sender<()>) -> Self {
         Self {
             reader,
             monitor,
             open: Mutex::default(),
-            known: Mutex::new(known),
+            known: Mutex::new(State::Opening),
             stored: Mutex::default(),
-            keep,
             placed,
+            ready: Condvar::new(),
+        }
+    }
+
+    /// Brings the index; `None` when there will be none.
+    pub fn open(&self, index: Option<Index>) {
+        *lock(&self.known) = match index {
+            Some(index) => State::Ready(Known { index, tables: BagTables::new(TABLES), failed: None }),
+            None => State::Failed,
+        };
+        self.ready.notify_all();
+    }
+
+    /// What `use_it` makes of the index and the tables, once they are there.
+    fn with_known<T>(&self, use_it: impl FnOnce(&mut Known) -> T) -> Result<T, BackupError> {
+        let mut state = lock(&self.known);
+        loop {
+            match &mut *state {
+                State::Ready(known) => return Ok(use_it(known)),
+                State::Failed => return Err(BackupError::Stopped),
+                State::Opening => {}
+            }
+            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -98,13 +124,8 @@ impl Shelf {
     }
 
     fn find(&self, id: &ObjectId) -> Result<Option<Placing>, BackupError> {
-        let mut known = lock(&self.known);
-        let Known { index, tables, .. } = &mut *known;
-        if index.is_empty() {
-            return Ok(None);
-        }
         let reader = &self.reader;
-        let mut fetch = |bag: &BagEntry| -> crate::index::Waiting<Vec<crate::entry::Reference>> {
+        let mut fetch = |bag: &BagEntry| -> Waiting<Vec<Reference>> {
             let (bag, reader) = (*bag, reader.clone());
             Box::new(move || match reader.table_at(bag.bag, bag.table_offset, bag.table_len) {
                 Ok(table) => Ok(Some(table.references(bag.bag).collect())),
@@ -112,7 +133,12 @@ impl Shelf {
                 Err(error) => Err(FetchError::from(error)),
             })
         };
-        let found = tables.locate(index, std::slice::from_ref(id), &mut fetch);
+        let found = self.with_known(|Known { index, tables, .. }| {
+            if index.is_empty() {
+                return Ok(Vec::new());
+            }
+            tables.locate(index, std::slice::from_ref(id), &mut fetch)
+        })?;
         let found = found.map_err(BackupError::Table)?;
         Ok(found.into_iter().next().flatten().map(Placing::Known))
     }
@@ -131,12 +157,11 @@ impl Shelf {
     ///
     /// # Errors
     /// The first failure to remember a bag in it.
-    pub fn with_index<T>(&self, use_it: impl FnOnce(&mut Index) -> T) -> Result<T, IndexError> {
-        let mut known = lock(&self.known);
-        match known.failed.take() {
-            Some(error) => Err(error),
+    pub fn with_index<T>(&self, use_it: impl FnOnce(&mut Index) -> T) -> Result<T, BackupError> {
+        self.with_known(|known| match known.failed.take() {
+            Some(error) => Err(BackupError::from(error)),
             None => Ok(use_it(&mut known.index)),
-        }
+        })?
     }
 }
 
@@ -152,7 +177,6 @@ impl PackerEvents for Shelf {
 
     fn stored(&self, bag: &StoredBag) {
         self.monitor.count(Counter::BytesStored, bag.size);
-        (self.keep)(bag);
         let entry = BagEntry {
             bag: bag.id,
             kind: bag.kind,
@@ -162,12 +186,12 @@ impl PackerEvents for Shelf {
         };
         let objects = || bag.table.blocks.iter().flat_map(|block| block.objects.iter().map(|(id, _, _)| id));
         let segment_bag = SegmentBag::new(entry, objects().map(Fingerprint::of).collect());
-        {
-            let mut known = lock(&self.known);
+        // A bag is stored only after its objects were looked for, so the index is there, or has failed.
+        let _ = self.with_known(|known| {
             if let Err(error) = known.index.insert(&segment_bag) {
                 known.failed = known.failed.take().or(Some(error));
             }
-        }
+        });
         lock(&self.stored).push(segment_bag);
         let mut open = lock(&self.open);
         for id in objects() {

@@ -10,6 +10,7 @@ use std::thread;
 use super::*;
 use crate::bag::BagKind;
 use crate::base::time::SystemClock;
+use crate::cache::Cache;
 use crate::chunker::Limits;
 use crate::dir::reader;
 use crate::entry::{Content, Entry, Piece};
@@ -18,22 +19,33 @@ use crate::live::exclude::Rules;
 use crate::monitor::collect::Collect;
 use crate::monitor::{Change, Counter};
 use crate::repo::init::{Encryption, InitOptions, init};
-use crate::store::testing::MemoryStore;
+use crate::store::testing::{CallLog, MemoryStore};
 
 struct Bench {
     repository: Repository,
     memory: MemoryStore,
     live: tempfile::TempDir,
+    cache: tempfile::TempDir,
+    log: CallLog,
 }
 
 impl Bench {
     fn new() -> Self {
         let memory = MemoryStore::new();
-        let store = Arc::new(memory.clone());
+        let log = CallLog::new(Arc::new(memory.clone()));
+        let store = Arc::new(log.clone());
         let options =
             InitOptions { encryption: Encryption::None, label: String::new(), limits: Limits::default() };
         let repository = init(store, options, &SystemClock::new()).unwrap();
-        Self { repository, memory, live: tempfile::tempdir().unwrap() }
+        let (live, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Self { repository, memory, live, cache, log }
+    }
+
+    /// With a local cache.
+    fn cached() -> Self {
+        let bench = Self::new();
+        let cache = Cache::open(bench.cache.path(), 1 << 30).unwrap();
+        Self { repository: bench.repository.with_cache(cache), ..bench }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -61,7 +73,7 @@ impl Bench {
             workers: 2,
             words: Vec::new(),
             tags: Vec::new(),
-            index_dir: None,
+            index_dir: self.repository.cache().directory("index"),
         }
     }
 
@@ -78,9 +90,7 @@ impl Bench {
 
     /// Contents by path below the root.
     fn read(&self, generation: &Generation) -> BTreeMap<Vec<u8>, Vec<u8>> {
-        let sealing = Sealing { keys: self.repository.keys().clone(), repository: self.repository.id() };
-        let reader = BagReader::new(self.repository.store().clone(), sealing);
-        let source = Source::new(reader, 1 << 20);
+        let source = Source::new(self.repository.bags(), 1 << 20);
         let mut files = BTreeMap::new();
         for root in &generation.roots {
             read_entry(&source, &root.entry, Vec::new(), &mut files);
@@ -195,4 +205,48 @@ fn a_change_costs_what_changed() {
     assert!(summary.bag_bytes < 60_000, "{} bytes", summary.bag_bytes);
     let changed: Vec<_> = collect.changes().into_iter().filter(|(_, c)| *c != Change::Unchanged).collect();
     assert_eq!(changed.len(), 2 + 3, "two files, their directories and one that lost an entry: {changed:?}");
+}
+
+/// Everything that an unchanged run asks of the repository.
+#[test]
+fn an_unchanged_tree_costs_these_calls() {
+    let bench = Bench::cached();
+    fill(&bench);
+    bench.backup();
+    bench.log.clear();
+    let (summary, _) = bench.backup();
+    assert!(summary.is_unchanged);
+    let lines = bench.log.lines();
+    let verbs: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(verbs, ["Create", "List", "List", "List", "Append", "Commit"], "{lines:#?}");
+    assert_eq!(bench.log.serial_round_trips(), 3, "the lists, the record, its rename");
+}
+
+#[test]
+fn without_its_cache_a_run_reads_no_file_again() {
+    let bench = Bench::cached();
+    fill(&bench);
+    bench.backup();
+    bench.repository.cache().clear().unwrap();
+    bench.log.clear();
+    let (summary, collect) = bench.backup();
+    assert!(summary.is_unchanged);
+    assert_eq!(collect.get(Counter::FilesRead), 0);
+    assert!(bench.log.serial_round_trips() <= 7, "{:#?}", bench.log.lines());
+}
+
+#[test]
+fn a_generation_lost_meanwhile_is_not_built_upon() {
+    let bench = Bench::cached();
+    fill(&bench);
+    bench.backup();
+    // The repository is rolled back to what it was before: only the cache knows the generation.
+    for name in bench.memory.names() {
+        if ["bags/", "index/", "generations/"].iter().any(|dir| name.as_str().starts_with(dir)) {
+            bench.memory.delete(&name);
+        }
+    }
+    let (summary, _) = bench.backup();
+    assert!(!summary.is_unchanged);
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
 }

@@ -166,12 +166,7 @@ impl Walk {
         let contents = Contents::new(&self.sink, self.cutter.clone());
         let mut worker = Worker { walk: self, contents, tally: Tally::default() };
         while let Some(step) = self.queue.next() {
-            let outcome = if self.sink.cancel.is_cancelled() {
-                Err(BackupError::Interrupted)
-            } else {
-                worker.step(step)
-            };
-            if let Err(error) = outcome {
+            if let Err(error) = self.sink.check().and_then(|()| worker.step(step)) {
                 self.queue.stop();
                 return Err(error);
             }

@@ -76,7 +76,7 @@ pub struct Packer {
 }
 
 struct Shared {
-    store: SharedStore,
+    stores: [SharedStore; 2],
     sealing: Sealing,
     options: PackerOptions,
     events: Arc<dyn PackerEvents>,
@@ -117,16 +117,16 @@ fn of<T>(both: &[T; 2], kind: BagKind) -> &T {
 }
 
 impl Packer {
-    /// A packer that stores into `store`.
+    /// A packer that stores data bags into the first store, tree bags into the second.
     #[must_use]
     pub fn new(
-        store: SharedStore,
+        stores: [SharedStore; 2],
         sealing: Sealing,
         options: PackerOptions,
         events: Arc<dyn PackerEvents>,
     ) -> Self {
         let shared = Arc::new(Shared {
-            store,
+            stores,
             sealing,
             options,
             events,
@@ -312,7 +312,8 @@ impl Shared {
         lock(&self.state).bags += 1;
         let (shared, seen) = (Arc::clone(self), Arc::clone(&queued));
         thread::spawn(move || {
-            let outcome = stream::run(&*shared.store, &shared.sealing, (bag, kind), &receiver, &seen);
+            let outcome =
+                stream::run(&**of(&shared.stores, kind), &shared.sealing, (bag, kind), &receiver, &seen);
             // Permits of blocks that were never written are given back here.
             drop(receiver);
             shared.ended(outcome);
@@ -370,7 +371,7 @@ mod tests {
         let seen = Arc::new(Seen::default());
         let mut options = PackerOptions::new(Level::Off, 3);
         options.bag_bytes = 1 << 20;
-        let packer = Packer::new(store, sealing, options, seen.clone());
+        let packer = Packer::new([store.clone(), store], sealing, options, seen.clone());
         let placings: Vec<_> = (0..500)
             .map(|number| {
                 let bytes = object(number);

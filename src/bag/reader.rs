@@ -53,7 +53,8 @@ impl ReadError {
 /// Reads bags of a store. Cheap to clone.
 #[derive(Clone)]
 pub struct BagReader {
-    store: SharedStore,
+    data: SharedStore,
+    tree: SharedStore,
     sealing: Sealing,
 }
 
@@ -74,13 +75,22 @@ impl BagReader {
     /// A reader of `store`.
     #[must_use]
     pub fn new(store: SharedStore, sealing: Sealing) -> Self {
-        Self { store, sealing }
+        Self { data: store.clone(), tree: store, sealing }
     }
 
-    /// The store.
+    /// The same, but tree bags are read through `tree`, which has the local cache before the store.
     #[must_use]
-    pub fn store(&self) -> &SharedStore {
-        &self.store
+    pub fn with_tree_store(self, tree: SharedStore) -> Self {
+        Self { tree, ..self }
+    }
+
+    /// Where bags of this kind are.
+    #[must_use]
+    pub fn store(&self, kind: BagKind) -> &SharedStore {
+        match kind {
+            BagKind::Data => &self.data,
+            BagKind::Tree => &self.tree,
+        }
     }
 
     /// The keys and the id.
@@ -90,8 +100,8 @@ impl BagReader {
     }
 
     /// Asks for the sealed bytes of `len` bytes from `offset`.
-    pub fn fetch(&self, bag: BagId, offset: u64, len: u64) -> Pending<Vec<u8>> {
-        self.store.read(&layout::bag(bag), offset, len)
+    pub fn fetch(&self, kind: BagKind, bag: BagId, offset: u64, len: u64) -> Pending<Vec<u8>> {
+        self.store(kind).read(&layout::bag(bag), offset, len)
     }
 
     /// Opens a sealed block; `sealed` is overwritten.
@@ -114,7 +124,7 @@ impl BagReader {
     /// # Errors
     /// When it cannot be fetched or is damaged.
     pub fn block(&self, kind: BagKind, place: &Place) -> Result<Vec<u8>, ReadError> {
-        let mut sealed = self.fetch(place.bag, place.offset, u64::from(place.stored)).wait()?;
+        let mut sealed = self.fetch(kind, place.bag, place.offset, u64::from(place.stored)).wait()?;
         self.open(kind, place.bag, place.offset, &mut sealed)
     }
 
@@ -145,7 +155,7 @@ impl BagReader {
     /// # Errors
     /// When it cannot be fetched or is damaged.
     pub fn table_at(&self, bag: BagId, offset: u64, len: u32) -> Result<Arc<Table>, ReadError> {
-        let mut sealed = self.fetch(bag, offset, u64::from(len)).wait()?;
+        let mut sealed = self.data.read(&layout::bag(bag), offset, u64::from(len)).wait()?;
         self.open_table(bag, offset, &mut sealed).map(Arc::new)
     }
 
@@ -155,7 +165,7 @@ impl BagReader {
     /// When it cannot be fetched or is damaged.
     pub fn find_table(&self, bag: BagId) -> Result<FoundTable, ReadError> {
         // Most tables are small enough to come with the trailer.
-        let (mut tail, size) = self.store.read_tail(&layout::bag(bag), 64 << 10).wait()?;
+        let (mut tail, size) = self.data.read_tail(&layout::bag(bag), 64 << 10).wait()?;
         let at = tail.len().saturating_sub(TRAILER);
         let (offset, len) = format::decode_trailer(tail.get(at..).unwrap_or_default(), size)
             .map_err(|source| ReadError::Format { bag, source })?;

@@ -31,8 +31,6 @@ pub struct StoredBag {
     pub table_len: u32,
     /// Its table.
     pub table: Arc<Table>,
-    /// All its bytes, for a tree bag: the local cache keeps them.
-    pub contents: Option<Vec<u8>>,
 }
 
 /// What a stream is told.
@@ -84,24 +82,19 @@ struct Writer {
     hash: blake3::Hasher,
     at: u64,
     table: Table,
-    contents: Option<Vec<u8>>,
 }
 
 impl Writer {
     fn begin(store: &dyn Store, id: BagId, kind: BagKind) -> Result<Self, StoreError> {
         let upload = store.create(&layout::bag_part(id), Class::Bulk);
-        let contents = (kind == BagKind::Tree).then(Vec::new);
         let (hash, table) = (blake3::Hasher::new(), Table::default());
-        let mut bag = Self { id, kind, upload, hash, at: 0, table, contents };
+        let mut bag = Self { id, kind, upload, hash, at: 0, table };
         bag.write(format::encode_header(id, kind).to_vec())?;
         Ok(bag)
     }
 
     fn write(&mut self, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.hash.update(&bytes);
-        if let Some(contents) = &mut self.contents {
-            contents.extend_from_slice(&bytes);
-        }
         self.at = self.at.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         self.upload.append(bytes)
     }
@@ -123,7 +116,6 @@ impl Writer {
             table_offset,
             table_len,
             table: Arc::new(self.table),
-            contents: self.contents,
         })
     }
 }

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::format::{BagListRef, BagUse};
+use super::format::{BagListRef, BagUse, RecordError, decode_bucket};
 use crate::bag::BagKind;
+use crate::bag::reader::ReadError;
+use crate::bag::source::Source;
 use crate::base::id::BagId;
 use crate::entry::Reference;
 
@@ -61,6 +63,42 @@ fn bucket_of(bag: BagId, bits: u8) -> usize {
     usize::from(u16::from_be_bytes([first, second])).checked_shr(16 - u32::from(bits.min(16))).unwrap_or(0)
 }
 
+/// A bag list that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BagListError {
+    /// A bucket could not be had.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// It is none.
+    #[error("bag {bag} holds something else than a bag list at byte {offset}: {source}")]
+    Format {
+        /// The bag.
+        bag: BagId,
+        /// Where the block begins.
+        offset: u64,
+        /// What is wrong.
+        source: RecordError,
+    },
+}
+
+/// All bags of a list but those that hold its buckets. Buckets that are not at hand cost a serial round trip each.
+///
+/// # Errors
+/// When a bucket cannot be read.
+pub fn read(source: &Source, list: &BagListRef) -> Result<Vec<BagUse>, BagListError> {
+    let mut all = Vec::new();
+    for bucket in &list.buckets {
+        let uses = source.with(BagKind::Tree, bucket, decode_bucket)?;
+        let place = bucket.place;
+        all.extend(uses.map_err(|source| BagListError::Format {
+            bag: place.bag,
+            offset: place.offset,
+            source,
+        })?);
+    }
+    Ok(all)
+}
+
 impl BagListRef {
     /// The bags that hold the buckets: needed, and not listed in them.
     pub fn own_bags(&self) -> impl Iterator<Item = BagId> + '_ {
@@ -73,7 +111,7 @@ mod tests {
     use super::*;
     use crate::base::id::ObjectId;
     use crate::entry::Place;
-    use crate::generation::format::{decode_bucket, encode_bucket};
+    use crate::generation::format::encode_bucket;
 
     #[test]
     fn every_bag_is_in_its_bucket_once() {

@@ -4,10 +4,8 @@
 //! rename them, the configuration last, since it makes the repository exist. Whoever is interrupted can begin again: what an unfinished
 //! attempt has left is recognised and taken over.
 
-use std::sync::Arc;
-
+use super::Repository;
 use super::config::Config;
-use super::{Parts, Repository};
 use crate::base::id::{KeySlotId, RepositoryId};
 use crate::base::secret::Passphrase;
 use crate::base::text;
@@ -97,7 +95,7 @@ pub fn init(store: SharedStore, options: InitOptions, clock: &dyn Clock) -> Resu
         let _ = removed.wait();
     }
     let in_the_clear = !slot.needs_passphrase();
-    Ok(Repository(Arc::new(Parts { store, config, keys, slot: slot.id(), in_the_clear })))
+    Ok(Repository::new(store, config, keys, slot.id(), in_the_clear))
 }
 
 /// What is there already.
@@ -207,6 +205,8 @@ fn write(store: &dyn Store, slot: &KeySlot, config: Vec<u8>) -> Result<(), InitE
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::time::SystemClock;
     use crate::repo::{OpenError, open};

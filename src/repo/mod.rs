@@ -15,17 +15,25 @@ pub use config::{Config, ConfigError};
 pub use init::{Encryption, InitError, InitOptions, init};
 pub use open::{OpenError, Stored, open};
 
+use crate::bag::Sealing;
+use crate::bag::reader::BagReader;
 use crate::base::id::{KeySlotId, RepositoryId};
+use crate::cache::Cache;
 use crate::chunker::Cutter;
 use crate::crypto::{Context, Keys, Kind};
+use crate::generation::Catalog;
 use crate::store::SharedStore;
+use crate::store::cached::CachedStore;
 
 /// An open repository; clones share it.
 #[derive(Clone)]
 pub struct Repository(Arc<Parts>);
 
+#[derive(Clone)]
 struct Parts {
     store: SharedStore,
+    cached: SharedStore,
+    cache: Cache,
     config: Config,
     keys: Keys,
     slot: KeySlotId,
@@ -33,6 +41,12 @@ struct Parts {
 }
 
 impl Repository {
+    /// A repository without a local cache.
+    fn new(store: SharedStore, config: Config, keys: Keys, slot: KeySlotId, in_the_clear: bool) -> Self {
+        let (cached, cache) = (store.clone(), Cache::disabled());
+        Self(Arc::new(Parts { store, cached, cache, config, keys, slot, in_the_clear }))
+    }
+
     /// Where its files are.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
@@ -43,6 +57,44 @@ impl Repository {
     #[must_use]
     pub fn id(&self) -> RepositoryId {
         self.0.config.repository
+    }
+
+    /// The same repository, whose tree bags, segments and records are read through a local cache (and kept there when written).
+    #[must_use]
+    pub fn with_cache(&self, cache: Cache) -> Self {
+        let parts = &self.0;
+        let cached: SharedStore = Arc::new(CachedStore::new(parts.store.clone(), cache.clone()));
+        Self(Arc::new(Parts { cached, cache, ..Parts::clone(parts) }))
+    }
+
+    /// Its files, with the local cache before those that it keeps; not for data bags.
+    #[must_use]
+    pub fn cached(&self) -> &SharedStore {
+        &self.0.cached
+    }
+
+    /// The local cache; disabled unless there is one.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.0.cache
+    }
+
+    /// What sealing and opening bags takes.
+    #[must_use]
+    pub fn sealing(&self) -> Sealing {
+        Sealing { keys: self.0.keys.clone(), repository: self.id() }
+    }
+
+    /// Reads its bags.
+    #[must_use]
+    pub fn bags(&self) -> BagReader {
+        BagReader::new(self.0.store.clone(), self.sealing()).with_tree_store(self.0.cached.clone())
+    }
+
+    /// Its generations.
+    #[must_use]
+    pub fn catalog(&self) -> Catalog {
+        Catalog::new(self.0.cached.clone(), self.sealing())
     }
 
     /// Its configuration.

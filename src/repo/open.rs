@@ -1,10 +1,8 @@
 //! Opening a repository that is there.
 
-use std::sync::Arc;
-
+use super::Repository;
 use super::config::{self, Config, ConfigError};
 use super::keys::{self, Locked, StoredSlot, Unlocked};
-use super::{Parts, Repository};
 use crate::base::id::KeySlotId;
 use crate::base::secret::Passphrase;
 use crate::crypto::{KeySlotError, Keys, keyslot};
@@ -148,7 +146,7 @@ impl Stored {
             )?;
         let keys = Keys::derive(&master);
         let config = unverified.verify(keys.config()).map_err(config_error)?;
-        Ok(Repository(Arc::new(Parts { store, config, keys, slot, in_the_clear })))
+        Ok(Repository::new(store, config, keys, slot, in_the_clear))
     }
 }
 
@@ -167,6 +165,8 @@ pub fn open(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::base::time::SystemClock;
     use crate::chunker::Limits;
