@@ -60,7 +60,9 @@ impl Files {
         lines.extend(options.max_sessions.map(|count| format!("MaxSessions {count}")));
         lines.extend(options.rekey_limit.as_ref().map(|limit| format!("RekeyLimit {limit}")));
         lines.push(format!("Subsystem sftp {}", subsystem(&options.subsystem)?));
-        lines.push(format!("SetEnv {mark}"));
+        // The user's shell runs the SFTP server, and bash reads ~/.bashrc before that unless it takes itself for an inner
+        // shell: whatever a developer has there would be part of every test, and of every measurement.
+        lines.push(format!("SetEnv {mark} SHLVL=2"));
         let fixed = [
             "StrictModes no",
             "UsePAM no",
