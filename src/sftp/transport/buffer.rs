@@ -1,0 +1,78 @@
+//! Bytes that go in at one end and out at the other.
+
+/// A queue of bytes that is contiguous at any time.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    /// How many at the front are gone already.
+    start: usize,
+}
+
+/// Bytes at the front that are gone are only given back in portions of this size.
+const SLACK: usize = 256 << 10;
+
+impl Buffer {
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len().saturating_sub(self.start)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What is there, the oldest first.
+    pub(super) fn front(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Forgets the oldest `count` bytes, or all if there are fewer.
+    pub(super) fn consume(&mut self, count: usize) {
+        self.start = self.start.saturating_add(count).min(self.bytes.len());
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        } else if self.start >= SLACK {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+    }
+
+    /// Moves as much as fits to `target`, and says how much that is.
+    pub(super) fn take(&mut self, target: &mut [u8]) -> usize {
+        let count = self.len().min(target.len());
+        if let (Some(to), Some(from)) = (target.get_mut(..count), self.front().get(..count)) {
+            to.copy_from_slice(from);
+        }
+        self.consume(count);
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_in_first_out() {
+        let mut buffer = Buffer::default();
+        let mut expected = Vec::new();
+        let mut got = Vec::new();
+        for round in 0..200_u8 {
+            let chunk = vec![round; 10_000];
+            buffer.push(&chunk);
+            expected.extend(chunk);
+            let mut target = [0; 7_001];
+            let count = buffer.take(&mut target);
+            got.extend_from_slice(&target[..count]);
+        }
+        assert!(buffer.bytes.len() < buffer.len() + SLACK);
+        got.extend_from_slice(buffer.front());
+        buffer.consume(usize::MAX);
+        assert!(buffer.is_empty());
+        assert_eq!(got, expected);
+    }
+}
