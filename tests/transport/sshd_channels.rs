@@ -1,11 +1,15 @@
 //! Bytes over channels, and connections that end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kitbag::sftp::link::{ChannelId, ConnectErrorKind, LinkErrorKind};
+use kitbag::sftp::transport::choose::Wish;
+use kitbag::sftp::transport::connector;
+use kitbag::sftp::transport::prompt::Nobody;
 use obbench::sshd::{SshdOptions, Subsystem};
 
-use crate::support::{Driven, connect, pattern, refusal, server};
+use crate::support::{Driven, config, connect, pattern, refusal, server};
 
 /// A server whose SFTP is a program that sends everything back.
 fn echo() -> SshdOptions {
@@ -194,6 +198,19 @@ fn through_a_proxy_command() {
     let error = refusal(connect(&server, &[("ProxyCommand", "echo the gate is shut >&2; exit 1")]));
     assert_eq!(error.kind, ConnectErrorKind::Unreachable);
     assert!(error.sentence.contains("the gate is shut"), "{error}");
+}
+
+/// Both transports lead to the same server.
+#[test]
+fn either_transport() {
+    let Some(server) = server(echo()) else { return };
+    for (wish, name) in [(Wish::Auto, "ssh2"), (Wish::OpenSsh, "openssh")] {
+        let (choice, mut connector) =
+            connector(wish, config(&server, &[]), Arc::new(Nobody), Duration::from_secs(15));
+        assert_eq!(choice.transport.to_string(), name);
+        let mut driven = Driven::new(connector.connect().unwrap(), Duration::from_secs(60));
+        send_back(&mut driven, 2, 1 << 20);
+    }
 }
 
 #[test]

@@ -179,7 +179,13 @@ impl Driven {
     /// One `poll`, its events sorted.
     pub fn step(&mut self) -> Result<(), LinkError> {
         let left = self.deadline.saturating_duration_since(obbench::clock::now());
-        assert!(!left.is_zero(), "not done in time; open {:?}, closed {:?}", self.opened, self.closed);
+        assert!(
+            !left.is_zero(),
+            "not done in time; open {:?}, closed {:?}, received {:?}",
+            self.opened,
+            self.closed,
+            self.received.iter().map(|(id, data)| (id, data.len())).collect::<Vec<_>>()
+        );
         let mut events = Vec::new();
         let result = self.link.poll(self.waker.as_fd(), left, &mut events);
         for event in events {

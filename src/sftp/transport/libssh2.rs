@@ -114,6 +114,8 @@ struct Wire {
     farewell: Option<String>,
     /// How many packets libssh2 has sent.
     packets: u64,
+    /// How often libssh2 was given bytes that came in.
+    swallowed: u64,
 }
 
 impl Shared {
@@ -182,6 +184,11 @@ impl Engine {
     /// How many packets were made so far.
     pub(super) fn packets(&self) -> u64 {
         self.shared.wire().packets
+    }
+
+    /// Changes whenever libssh2 has taken in bytes: any call on any channel may, for all channels.
+    pub(super) fn swallowed(&self) -> u64 {
+        self.shared.wire().swallowed
     }
 
     /// Writes what the socket takes.
@@ -367,7 +374,10 @@ extern "C" fn recv_callback(
     match wire.incoming.take(bytes) {
         0 if wire.ended => 0,
         0 => negative(Errno::AGAIN),
-        taken => count(taken),
+        taken => {
+            wire.swallowed = wire.swallowed.wrapping_add(1);
+            count(taken)
+        }
     }
 }
 

@@ -3,13 +3,14 @@
 //! There are two ways to speak SSH. [`Ssh2Connector`] speaks it in this process with libssh2, whose shortcomings are
 //! made up for around it: the host's settings come from [`ssh_config`], the keys that hosts are known by from
 //! [`known_hosts`], a person is asked through a [`prompt`]er. [`openssh`] runs the system's `ssh`, for what libssh2 cannot
-//! do; [`choose`] tells which. [`local`] is an SFTP server program on this machine; it and `ssh` are links over child
+//! do; [`choose`] tells which, and [`connector`] makes it. [`local`] is an SFTP server program on this machine; it and `ssh` are links over child
 //! processes ([`process`]), one for each channel.
 
 mod algorithms;
 mod auth;
 mod buffer;
 pub mod choose;
+mod connect;
 mod conversation;
 mod dial;
 mod key_file;
@@ -26,4 +27,5 @@ pub mod ssh_config;
 mod ssh_link;
 mod wire;
 
+pub use self::connect::connector;
 pub use self::ssh2::Ssh2Connector;

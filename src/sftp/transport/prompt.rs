@@ -6,6 +6,11 @@ use crate::base::secret::Passphrase;
 
 /// Somebody who can be asked. Called in the driver's thread; the server waits meanwhile, usually for two minutes.
 pub trait Prompter: Send + Sync {
+    /// Whether there is anybody; without, nothing below is asked by programs that would ask by themselves, either.
+    fn is_there(&self) -> bool {
+        true
+    }
+
     /// Whether to trust a host whose key is not known, having shown its fingerprint.
     fn trust_host(&self, host: &str, key_type: &str, fingerprint: &str) -> bool;
 
@@ -24,6 +29,10 @@ pub trait Prompter: Send + Sync {
 pub struct Nobody;
 
 impl Prompter for Nobody {
+    fn is_there(&self) -> bool {
+        false
+    }
+
     fn trust_host(&self, _host: &str, _key_type: &str, _fingerprint: &str) -> bool {
         false
     }

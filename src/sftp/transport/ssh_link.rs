@@ -76,11 +76,27 @@ impl SshLink {
         }
     }
 
-    /// Lets libssh2 work on what came in: opens channels, reads all of them until they give no more, and ends those
-    /// that are closed. All of them in every pass, since any call on any channel takes in packets of the others.
+    /// Lets libssh2 work on what came in until nothing is left to do. Any call on any channel may take in packets of
+    /// the others, or go on with an exchange of keys that held them up, so one pass over them is not enough: the last
+    /// one must have taken in nothing and given nothing.
     fn advance(&mut self, events: &mut Vec<LinkEvent>) -> Result<(), LinkError> {
-        self.advance_opening(events)?;
-        self.advance_starting(events)?;
+        loop {
+            let before = (self.engine.swallowed(), self.engine.packets(), events.len());
+            self.advance_opening(events)?;
+            self.advance_starting(events)?;
+            self.read_channels(events)?;
+            self.closing.retain_mut(|channel| match channel.close() {
+                Err(error) => fault(&error) == Fault::Again,
+                Ok(()) => false,
+            });
+            if before == (self.engine.swallowed(), self.engine.packets(), events.len()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads each channel until it gives no more, and ends those that are closed.
+    fn read_channels(&mut self, events: &mut Vec<LinkEvent>) -> Result<(), LinkError> {
         let mut ended = Vec::new();
         let buffer = &mut self.buffer[..];
         for (id, open) in &mut self.channels {
@@ -104,10 +120,6 @@ impl SshLink {
                 self.closing.push(open.channel);
             }
         }
-        self.closing.retain_mut(|channel| match channel.close() {
-            Err(error) => fault(&error) == Fault::Again,
-            Ok(()) => false,
-        });
         Ok(())
     }
 
