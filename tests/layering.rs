@@ -43,7 +43,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("clap::", &["src/cli/"]),
     ("toml::", &["src/cli/"]),
     ("indicatif::", &["src/cli/progress.rs"]),
-    ("rpassword::", &["src/cli/passphrase.rs", "src/cli/ask.rs"]),
+    ("rpassword::", &["src/cli/ask.rs"]),
     ("signal_hook::", &["src/cli/signals.rs"]),
     ("tracing_subscriber::", &["src/cli/"]),
 ];

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use crate::base::secret::Passphrase;
+use crate::sftp::transport::ssh_config;
 
 /// What the environment says.
 #[derive(Debug, Clone, Default)]
@@ -21,10 +22,8 @@ pub struct Environment {
     pub cache_home: Option<PathBuf>,
     /// `HOME`
     pub home: Option<PathBuf>,
-    /// `USER`, else `LOGNAME`
-    pub user: Option<String>,
-    /// `SSH_AUTH_SOCK`
-    pub ssh_agent: Option<PathBuf>,
+    /// All of it, for the settings of SSH, which may refer to any variable
+    pub ssh: ssh_config::Environment,
 }
 
 impl Environment {
@@ -32,7 +31,10 @@ impl Environment {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn of_process() -> Self {
-        Self::from(|name| std::env::var_os(name))
+        Self {
+            ssh: ssh_config::Environment::new(std::env::vars_os()),
+            ..Self::from(|name| std::env::var_os(name))
+        }
     }
 
     /// What these variables say. An empty one counts as unset, save the passphrase.
@@ -47,8 +49,7 @@ impl Environment {
             passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
             home: path("HOME"),
-            user: text("USER").or_else(|| text("LOGNAME")),
-            ssh_agent: path("SSH_AUTH_SOCK"),
+            ssh: ssh_config::Environment::default(),
         }
     }
 }
@@ -62,11 +63,11 @@ mod tests {
         let environment = Environment::from(|name| match name {
             "KITBAG_REPOSITORY" => Some(OsString::new()),
             "XDG_CACHE_HOME" => Some("relative".into()),
-            "LOGNAME" => Some("ada".into()),
+            "HOME" => Some("/home/ada".into()),
             _ => None,
         });
         assert_eq!(environment.repository, None);
         assert_eq!(environment.cache_home, None);
-        assert_eq!(environment.user.as_deref(), Some("ada"));
+        assert_eq!(environment.home, Some("/home/ada".into()));
     }
 }

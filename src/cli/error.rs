@@ -7,6 +7,12 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use crate::generation::{CatalogError, SpecError};
+use crate::live::exclude::BadPattern;
+use crate::repo::{InitError, OpenError};
+use crate::sftp::transport::ssh_config::ConfigError;
+use crate::store::{ErrorKind, StoreError};
+
 /// How a run ends. The numbers are an interface: scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exit {
@@ -115,4 +121,100 @@ impl fmt::Display for Failure {
             None => Ok(()),
         }
     }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let said = || error.to_string();
+        match error.kind {
+            ErrorKind::Cancelled => Self::interrupted(),
+            ErrorKind::NoSpace => {
+                Self::failed(said()).hint("the disk or the quota there is full: make room and run this again")
+            }
+            ErrorKind::Denied => Self::failed(said()).hint("check who may read and write there"),
+            ErrorKind::Unreachable => Self::failed(said()).hint("run this again when it can be reached"),
+            ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLong => damage(&error),
+            ErrorKind::Refused | ErrorKind::Exists | ErrorKind::Protocol | ErrorKind::Other => {
+                Self::failed(said())
+            }
+        }
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        let said = error.to_string();
+        match error {
+            OpenError::NoRepository { .. } => {
+                Self::new(Exit::NoRepository, said).hint("check the location, or make one with `kitbag init`")
+            }
+            OpenError::NewerFormat { .. } | OpenError::UnknownFeature { .. } => Self::failed(said),
+            OpenError::DamagedConfig { .. } => {
+                Self::new(Exit::Damaged, said).hint("put the file back from a copy of the repository")
+            }
+            OpenError::DamagedKeySlot { source, .. } => Self::new(Exit::Damaged, format!("{said}: {source}"))
+                .hint("put the file back from a copy of the repository"),
+            OpenError::NoKeySlot { .. } => Self::new(Exit::Damaged, said),
+            OpenError::WrongPassphrase { .. } => {
+                Self::new(Exit::WrongPassphrase, said).hint("check it and run this again")
+            }
+            OpenError::PassphraseNeeded { .. } => Self::failed(said).hint(
+                "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
+            ),
+            OpenError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<InitError> for Failure {
+    fn from(error: InitError) -> Self {
+        match error {
+            InitError::Exists { .. } => {
+                Self::failed(error.to_string()).hint("use it, or choose another directory")
+            }
+            InitError::Store(error) if error.kind == ErrorKind::NotFound => {
+                Self::failed(error.to_string()).hint("check the path")
+            }
+            InitError::Store(error) => error.into(),
+            InitError::NotEmpty { .. } | InitError::Limits(_) | InitError::KeySlot(_) => {
+                Self::failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::failed(error.to_string())
+    }
+}
+
+impl From<SpecError> for Failure {
+    fn from(error: SpecError) -> Self {
+        match error {
+            SpecError::Form(_) | SpecError::Ambiguous(..) => Self::usage(error.to_string()),
+            SpecError::None(_) => Self::failed(error.to_string()),
+        }
+    }
+}
+
+impl From<BadPattern> for Failure {
+    fn from(error: BadPattern) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<CatalogError> for Failure {
+    fn from(error: CatalogError) -> Self {
+        match error {
+            CatalogError::Store(error) => error.into(),
+            damaged => {
+                Self::new(Exit::Damaged, damaged.to_string()).hint("`kitbag fsck` says what else is damaged")
+            }
+        }
+    }
+}
+
+fn damage(error: &dyn fmt::Display) -> Failure {
+    Failure::new(Exit::Damaged, error.to_string()).hint("`kitbag fsck` says what else is damaged")
 }

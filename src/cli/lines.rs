@@ -24,6 +24,10 @@ pub struct Snapshot {
     pub files: u64,
     /// Bytes of these files.
     pub file_bytes: u64,
+    /// Files whose contents were read.
+    pub files_read: u64,
+    /// Bytes read from them.
+    pub bytes_read: u64,
     /// Bytes to send, as far as known.
     pub queued: u64,
     /// Bytes of these that the server has acknowledged.

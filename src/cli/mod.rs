@@ -6,6 +6,10 @@
 //! exit code in [`error`].
 
 pub mod args;
+pub mod ask;
+pub mod catalog;
+pub mod commands;
+pub mod connect;
 pub mod environment;
 pub mod error;
 pub mod human;
@@ -15,10 +19,13 @@ pub mod passphrase;
 pub mod progress;
 pub mod rate;
 pub mod report;
+pub mod select;
 pub mod settings;
 pub mod signals;
+pub mod ssh;
 pub mod tracing;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -63,9 +70,24 @@ pub struct Context {
 }
 
 impl Context {
+    /// The current directory.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn here(&self) -> Result<PathBuf, Failure> {
+        std::env::current_dir()
+            .map_err(|error| Failure::failed(format!("cannot tell the current directory: {error}")))
+    }
+
     fn run(&self, command: Command) -> Result<Exit, Failure> {
-        let _ = command;
-        Ok(Exit::Done)
+        match command {
+            Command::Init(args) => commands::init::run(self, &args),
+            Command::Generations => commands::generations::run(self),
+            Command::Clients => commands::clients::run(self),
+            Command::Backup(_) | Command::Ls(_) | Command::Cat(_) | Command::Restore(_) | Command::Fsck(_) => {
+                Err(Failure::failed("this command is still to come"))
+            }
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use std::process::{Command, Stdio};
 
 use zeroize::Zeroizing;
 
+use super::ask;
 use super::error::Failure;
-use super::signals;
+use super::progress::Screen;
 use crate::base::secret::Passphrase;
 
 /// A passphrase longer than this is a mistake, such as a wrong file.
@@ -34,33 +35,24 @@ pub enum Source {
 }
 
 impl Source {
-    /// The passphrase of an existing repository.
+    /// The passphrase of an existing repository; `again` after a wrong one.
     ///
     /// # Errors
     /// When the source gives none.
-    pub fn existing(&self) -> Result<Passphrase, Failure> {
-        match self {
-            Self::Prompt => prompt("Passphrase: "),
-            other => other.fetch(),
-        }
+    pub fn existing(&self, screen: &Screen, again: bool) -> Result<Passphrase, Failure> {
+        self.fetch(screen, if again { "That was not right. Passphrase: " } else { "Passphrase: " })
     }
 
     /// A passphrase for a new repository: asked for twice, and not empty.
     ///
     /// # Errors
     /// When the source gives none, it is empty, or the two that were typed differ.
-    pub fn new_one(&self) -> Result<Passphrase, Failure> {
-        let passphrase = match self {
-            Self::Prompt => {
-                let first = prompt("New passphrase: ")?;
-                let second = prompt("The same again: ")?;
-                if first.expose() != second.expose() {
-                    return Err(Failure::failed("the two passphrases differ").hint("try again"));
-                }
-                first
-            }
-            other => other.fetch()?,
-        };
+    pub fn new_one(&self, screen: &Screen) -> Result<Passphrase, Failure> {
+        let passphrase = self.fetch(screen, "New passphrase: ")?;
+        if matches!(self, Self::Prompt) && prompt(screen, "The same again: ")?.expose() != passphrase.expose()
+        {
+            return Err(Failure::failed("the two passphrases differ").hint("try again"));
+        }
         if passphrase.is_empty() {
             return Err(Failure::failed("the passphrase is empty")
                 .hint("choose one, or say --encryption none if nothing shall be secret"));
@@ -68,9 +60,9 @@ impl Source {
         Ok(passphrase)
     }
 
-    fn fetch(&self) -> Result<Passphrase, Failure> {
+    fn fetch(&self, screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
         match self {
-            Self::Prompt => prompt("Passphrase: "),
+            Self::Prompt => prompt(screen, question),
             Self::Given(passphrase) => Ok(passphrase.clone()),
             Self::File(path) => from_file(path).map_err(|error| {
                 Failure::failed(format!("cannot read the passphrase file {}: {error}", path.display()))
@@ -118,13 +110,9 @@ fn from_command(command: &str) -> Result<Passphrase, Failure> {
     output.map_err(|error| cannot(&error))
 }
 
-/// Asks a person for a secret without showing it.
-///
-/// # Errors
-/// When there is no terminal, or Ctrl-C was typed.
-pub fn prompt(question: &str) -> Result<Passphrase, Failure> {
-    match signals::while_asking(|| rpassword::prompt_password(question)) {
-        Ok(text) => Ok(Passphrase::new(text.into_bytes())),
+fn prompt(screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
+    match ask::secret(screen, question) {
+        Ok(passphrase) => Ok(passphrase),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::interrupted()),
         Err(error) => Err(Failure::failed(format!("cannot ask for the passphrase: {error}")).hint(
             "without a terminal give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
@@ -135,11 +123,16 @@ pub fn prompt(question: &str) -> Result<Passphrase, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::settings::Verbosity;
+
+    fn screen() -> Screen {
+        Screen::new(Verbosity::Quiet)
+    }
 
     fn of_file(contents: &[u8]) -> Result<Passphrase, Failure> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), contents).expect("written");
-        Source::File(file.path().to_path_buf()).existing()
+        Source::File(file.path().to_path_buf()).existing(&screen(), false)
     }
 
     #[test]
@@ -157,21 +150,22 @@ mod tests {
 
     #[test]
     fn what_a_command_prints() {
-        let passphrase = Source::Command("printf 'a b\\n'".to_owned()).existing().expect("printed");
+        let passphrase =
+            Source::Command("printf 'a b\\n'".to_owned()).existing(&screen(), false).expect("printed");
         assert_eq!(passphrase.expose(), b"a b");
-        assert!(Source::Command("echo x; exit 3".to_owned()).existing().is_err());
+        assert!(Source::Command("echo x; exit 3".to_owned()).existing(&screen(), false).is_err());
     }
 
     #[test]
     fn a_wrong_file_is_noticed() {
         let too_long = vec![b'x'; usize::try_from(LONGEST).expect("small") + 1];
         assert!(of_file(&too_long).is_err());
-        assert!(Source::File("/nonexistent/file".into()).existing().is_err());
+        assert!(Source::File("/nonexistent/file".into()).existing(&screen(), false).is_err());
     }
 
     #[test]
     fn a_new_one_is_not_empty() {
-        assert!(Source::Given(Passphrase::new(Vec::new())).new_one().is_err());
-        assert!(Source::Given(Passphrase::new(Vec::new())).existing().is_ok());
+        assert!(Source::Given(Passphrase::new(Vec::new())).new_one(&screen()).is_err());
+        assert!(Source::Given(Passphrase::new(Vec::new())).existing(&screen(), false).is_ok());
     }
 }

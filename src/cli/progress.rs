@@ -37,6 +37,12 @@ impl Screen {
         Self { bars: MultiProgress::with_draw_target(target), live }
     }
 
+    /// The same, with nothing drawn on it: for commands whose results may go to the same terminal.
+    #[must_use]
+    pub fn without_display(&self) -> Self {
+        Self { live: false, ..self.clone() }
+    }
+
     /// Writes a line on standard error, above the display.
     #[expect(clippy::print_stderr, reason = "the one place that does")]
     pub fn say(&self, text: &str) {
@@ -55,7 +61,8 @@ pub struct Progress {
     heard: Arc<Heard>,
     screen: Screen,
     verbosity: Verbosity,
-    drawing: Option<JoinHandle<()>>,
+    drawing: Mutex<Option<JoinHandle<()>>>,
+    live: bool,
 }
 
 #[derive(Debug, Default)]
@@ -72,6 +79,8 @@ struct Heard {
 #[derive(Debug, Default)]
 struct Counts {
     files: AtomicU64,
+    files_read: AtomicU64,
+    bytes_read: AtomicU64,
     file_bytes: AtomicU64,
     queued: AtomicU64,
     stored: AtomicU64,
@@ -84,6 +93,8 @@ impl Counts {
     fn of(&self, counter: Counter) -> Option<&AtomicU64> {
         match counter {
             Counter::Files => Some(&self.files),
+            Counter::FilesRead => Some(&self.files_read),
+            Counter::BytesRead => Some(&self.bytes_read),
             Counter::FileBytes => Some(&self.file_bytes),
             Counter::BytesQueued => Some(&self.queued),
             Counter::BytesStored => Some(&self.stored),
@@ -101,6 +112,8 @@ impl Heard {
         Snapshot {
             phase: *self.phase.lock().unwrap_or_else(PoisonError::into_inner),
             files: read(&self.counts.files),
+            files_read: read(&self.counts.files_read),
+            bytes_read: read(&self.counts.bytes_read),
             file_bytes: read(&self.counts.file_bytes),
             // Before `queued`, so that no more seems to be sent than there is.
             stored: read(&self.counts.stored),
@@ -122,17 +135,25 @@ impl Progress {
             let (heard, screen) = (Arc::clone(&heard), screen.clone());
             thread::Builder::new().name("display".to_owned()).spawn(move || draw(job, &heard, &screen))
         });
-        Self { heard, screen: screen.clone(), verbosity, drawing: drawing.and_then(Result::ok) }
+        let drawing = drawing.and_then(Result::ok);
+        let live = drawing.is_some();
+        Self { heard, screen: screen.clone(), verbosity, drawing: Mutex::new(drawing), live }
     }
 
     /// Takes the display away. What is heard later is still told.
-    pub fn end(&mut self) {
+    pub fn end(&self) {
         self.heard.over.store(true, Ordering::Release);
-        if let Some(drawing) = self.drawing.take() {
+        if let Some(drawing) = self.drawing.lock().unwrap_or_else(PoisonError::into_inner).take() {
             drawing.thread().unpark();
             // A display that panicked is no failure of the operation.
             let _ = drawing.join();
         }
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.heard.snapshot()
     }
 
     /// How many things could not be saved, restored or checked.
@@ -194,7 +215,7 @@ impl Monitor for Progress {
 
     fn path(&self, path: &[u8]) {
         // Only shown, and the next one comes soon: nobody waits for the display.
-        if self.drawing.is_some()
+        if self.live
             && let Ok(mut current) = self.heard.path.try_lock()
         {
             current.clear();
@@ -250,7 +271,7 @@ mod tests {
 
     #[test]
     fn problems_are_counted_by_how_bad_they_are() {
-        let mut progress = hidden();
+        let progress = hidden();
         for severity in [Severity::Note, Severity::Lost, Severity::Damage, Severity::Lost] {
             progress.problem(Problem::new(severity, b"/etc/shadow", "permission denied"));
         }
@@ -262,10 +283,10 @@ mod tests {
     fn a_live_display_comes_and_goes() {
         let screen =
             Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: true };
-        let mut progress = Progress::begin(Job::Restore, &screen, Verbosity::Normal);
+        let progress = Progress::begin(Job::Restore, &screen, Verbosity::Normal);
         progress.path(b"/a");
         progress.count(Counter::FilesRestored, 1);
         progress.end();
-        assert!(progress.drawing.is_none());
+        assert!(progress.drawing.lock().expect("sound").is_none());
     }
 }

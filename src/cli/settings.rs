@@ -8,6 +8,7 @@ use super::environment::Environment;
 use super::error::Failure;
 use super::human;
 use super::passphrase::Source;
+use crate::sftp::transport::ssh_config;
 
 /// The local cache's limit unless said otherwise.
 const CACHE_LIMIT: u64 = 5 << 30;
@@ -54,12 +55,8 @@ pub struct Ssh {
     pub config: Option<PathBuf>,
     /// Options as in `ssh_config(5)`: keyword and value.
     pub options: Vec<(String, String)>,
-    /// Who logs in unless the host's settings say otherwise.
-    pub user: Option<String>,
-    /// The home directory, where there is one.
-    pub home: Option<PathBuf>,
-    /// The agent's socket.
-    pub agent: Option<PathBuf>,
+    /// What the SSH settings may refer to.
+    pub environment: ssh_config::Environment,
 }
 
 /// The local cache.
@@ -102,9 +99,7 @@ impl Settings {
                 transport: args.transport.unwrap_or_default(),
                 config: args.ssh_config.or(environment.ssh_config),
                 options: args.ssh_options.iter().map(|text| ssh_option(text)).collect::<Result<_, _>>()?,
-                user: environment.user,
-                home: environment.home,
-                agent: environment.ssh_agent,
+                environment: environment.ssh,
             },
         })
     }
@@ -130,7 +125,11 @@ fn verbosity(quiet: bool, verbose: u8) -> Verbosity {
     }
 }
 
-fn host_name() -> Result<String, Failure> {
+/// The machine's name.
+///
+/// # Errors
+/// Usage: it cannot serve as a client's name.
+pub fn host_name() -> Result<String, Failure> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     match valid_client(&name) {
         Ok(()) => Ok(name),

@@ -17,6 +17,7 @@
 
 pub mod cached;
 pub mod contract;
+pub mod discard;
 pub mod error;
 pub mod layout;
 pub mod local;

@@ -1,0 +1,106 @@
+//! The generations that a command line can mean.
+
+use std::collections::BTreeMap;
+
+use super::Context;
+use super::connect::sealing;
+use super::error::{Exit, Failure};
+use crate::base::id::{ClientId, GenerationId};
+use crate::base::time::{Clock as _, SystemClock};
+use crate::generation::{Catalog, CatalogError, Generation, Spec};
+use crate::repo::Repository;
+use crate::store::ErrorKind;
+
+/// The generations of the client, oldest first. A record that is damaged is told and left out; the exit code says so.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation>, Exit), Failure> {
+    let catalog = Catalog::new(repository.store().clone(), sealing(repository));
+    let client = repository.keys().names().client_id(context.settings.client.as_bytes());
+    let ids = Catalog::ids(&catalog.list(client).wait()?);
+    let mut exit = Exit::Done;
+    let mut generations = Vec::with_capacity(ids.len());
+    for (_, read) in catalog.read(client, &ids) {
+        generations.extend(told(context, read, &mut exit)?);
+    }
+    generations.sort_by_key(|generation| (generation.started, generation.id));
+    Ok((generations, exit))
+}
+
+/// The generation of the client that `spec` means.
+///
+/// # Errors
+/// When there is none, or several.
+pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<Generation, Failure> {
+    let spec: Spec = spec.parse()?;
+    let (generations, _) = all(context, repository)?;
+    if generations.is_empty() {
+        let client = &context.settings.client;
+        return Err(Failure::failed(format!("the client {client} has no generations"))
+            .hint("`kitbag clients` lists those that have, and --client-name chooses one"));
+    }
+    Ok(spec.find(&generations, SystemClock::new().now())?.clone())
+}
+
+/// The clients by name, and how many generations each has: one flight for the lists, one for a record of each.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn clients(
+    context: &Context,
+    repository: &Repository,
+) -> Result<(BTreeMap<String, usize>, Exit), Failure> {
+    let catalog = Catalog::new(repository.store().clone(), sealing(repository));
+    let lists: Vec<_> = catalog.clients()?.into_iter().map(|client| (client, catalog.list(client))).collect();
+    let mut exit = Exit::Done;
+    let mut names = BTreeMap::new();
+    for (client, list) in lists {
+        let ids = Catalog::ids(&list.wait()?);
+        if let Some(name) = name(context, &catalog, client, &ids, &mut exit)? {
+            names.insert(name, ids.len());
+        }
+    }
+    Ok((names, exit))
+}
+
+/// Any record that can be read knows the client's name.
+fn name(
+    context: &Context,
+    catalog: &Catalog,
+    client: ClientId,
+    ids: &[GenerationId],
+    exit: &mut Exit,
+) -> Result<Option<String>, Failure> {
+    for id in ids {
+        for (_, read) in catalog.read(client, &[*id]) {
+            if let Some(generation) = told(context, read, exit)? {
+                return Ok(Some(generation.client));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The record, or none of a damaged one, which is told.
+fn told(
+    context: &Context,
+    read: Result<Generation, CatalogError>,
+    exit: &mut Exit,
+) -> Result<Option<Generation>, Failure> {
+    match read {
+        Ok(generation) => Ok(Some(generation)),
+        // Forgotten since it was listed.
+        Err(CatalogError::Store(error)) if error.kind == ErrorKind::NotFound => Ok(None),
+        Err(CatalogError::Store(error))
+            if !matches!(error.kind, ErrorKind::Truncated | ErrorKind::TooLong) =>
+        {
+            Err(error.into())
+        }
+        Err(error) => {
+            context.screen.say(&format!("kitbag: {error}"));
+            *exit = Exit::Damaged;
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! One command a file: settings in, one operation, and words or JSON out.
+
+pub mod clients;
+pub mod generations;
+pub mod init;
+
+use super::error::Exit;
+use super::progress::Progress;
+
+/// How a run ends that came to its end: what was heard on the way decides.
+#[must_use]
+pub fn outcome(progress: &Progress) -> Exit {
+    match (progress.damage(), progress.lost()) {
+        (1.., _) => Exit::Damaged,
+        (0, 1..) => Exit::Incomplete,
+        (0, 0) => Exit::Done,
+    }
+}

@@ -1,0 +1,130 @@
+//! Each mistake and each misfortune ends in one sentence that says what to do, and in the right exit code.
+
+#![expect(clippy::expect_used, reason = "a test says so by failing")]
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use common::Kitbag;
+
+/// The only file of a directory of the repository.
+fn only_file(kitbag: &Kitbag, dir: &str) -> std::path::PathBuf {
+    let mut entries = fs::read_dir(kitbag.path("repository").join(dir)).expect("a directory");
+    entries.next().expect("a file").expect("readable").path()
+}
+
+fn here(kitbag: Kitbag) -> Kitbag {
+    kitbag.set("KITBAG_REPOSITORY", "repository")
+}
+
+#[test]
+fn no_repository() {
+    let kitbag = here(Kitbag::new());
+    kitbag.run(["generations"]).code(10).says(&["no repository", "repository", "kitbag init"]);
+    fs::create_dir(kitbag.path("repository")).expect("made");
+    kitbag.run(["generations"]).code(10).says(&["no repository"]);
+    kitbag.write("repository/config", "[core]\n");
+    kitbag.run(["generations"]).code(10).says(&["no repository"]);
+}
+
+#[test]
+fn a_place_that_cannot_be_meant() {
+    for (place, word) in [
+        ("ssh://host/x", "ssh://"),
+        ("sftp://host", "names no directory"),
+        ("sftp://me:secret@host/x", "password"),
+        ("~/x", "tilde"),
+    ] {
+        let outcome = Kitbag::new().set("KITBAG_REPOSITORY", place).run(["generations"]).code(2);
+        outcome.says(&[word]);
+        assert!(!outcome.stderr.contains("secret"));
+    }
+}
+
+#[test]
+fn init_leaves_alone_what_is_there() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.run(["init", "--encryption", "none"]).code(1).says(&["already", "another directory"]);
+    let kitbag = here(Kitbag::new());
+    kitbag.write("repository/holiday.jpg", "x");
+    kitbag.run(["init", "--encryption", "none"]).code(1).says(&["not empty", "holiday.jpg"]);
+}
+
+#[test]
+fn init_where_nothing_can_be_written() {
+    let kitbag = Kitbag::new();
+    kitbag.write("file", "x");
+    for place in ["file", "file/below", "/proc/kitbag"] {
+        let outcome = kitbag.run(["init", "--encryption", "none", "-r", place]).code(1);
+        outcome.says(&[place]);
+    }
+}
+
+#[test]
+fn a_newer_format() {
+    let kitbag = Kitbag::with_repository();
+    let config = kitbag.path("repository/config");
+    let mut bytes = fs::read(&config).expect("a config");
+    bytes[8] = 9;
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).expect("writable");
+    fs::write(&config, bytes).expect("written");
+    kitbag.run(["generations"]).code(1).says(&["format version 9", "newer kitbag"]);
+}
+
+#[test]
+fn a_damaged_configuration_or_key_slot() {
+    for file in ["config", "keys"] {
+        let kitbag = Kitbag::with_repository();
+        let path = if file == "keys" { only_file(&kitbag, "keys") } else { kitbag.path("repository/config") };
+        let mut bytes = fs::read(&path).expect("readable");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&path, bytes).expect("written");
+        kitbag.run(["generations"]).code(4).says(&["damaged", "copy"]);
+        fs::remove_file(&path).expect("removed");
+        kitbag.run(["generations"]).code(if file == "keys" { 4 } else { 10 }).says(&["repository"]);
+    }
+}
+
+#[test]
+fn passphrases_that_are_wrong_or_missing() {
+    let kitbag = here(Kitbag::new());
+    kitbag.write("right", "correct horse\n");
+    kitbag.write("wrong", "wrong horse\n");
+    kitbag.run(["init", "--passphrase-file", "right"]).code(0);
+    kitbag.run(["generations", "--passphrase-file", "right"]).code(0);
+    kitbag.run(["generations", "--passphrase-command", "echo correct horse"]).code(0);
+    kitbag.run(["generations", "--passphrase-file", "wrong"]).code(12).says(&["passphrase"]);
+    kitbag.run(["generations"]).code(1).says(&["passphrase", "--passphrase-file"]);
+    kitbag.run(["generations", "--passphrase-file", "absent"]).code(1).says(&["absent"]);
+    kitbag.run(["generations", "--passphrase-command", "exit 3"]).code(1).says(&["exit 3"]);
+    kitbag.run(["generations", "--passphrase-fd", "77"]).code(1).says(&["77"]);
+    let wrong = here(kitbag).set("KITBAG_PASSPHRASE", "wrong horse");
+    wrong.run(["generations"]).code(12);
+    wrong.run(["generations", "--passphrase-file", "right"]).code(0);
+}
+
+#[test]
+fn a_passphrase_for_what_is_not_encrypted() {
+    let kitbag = Kitbag::with_repository().set("KITBAG_PASSPHRASE", "correct horse");
+    kitbag.run(["generations"]).code(0).says(&["without the passphrase"]);
+}
+
+#[test]
+fn an_empty_passphrase_is_no_protection() {
+    let kitbag = here(Kitbag::new()).set("KITBAG_PASSPHRASE", "");
+    kitbag.run(["init"]).code(1).says(&["empty", "--encryption none"]);
+    kitbag.run(["generations"]).code(10);
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_trouble() {
+    let kitbag = Kitbag::with_repository();
+    let mut command = kitbag.command();
+    // The end that would be read from is closed before the program starts.
+    let (_, writer) = std::io::pipe().expect("a pipe");
+    let output = command.arg("init").args(["--help"]).stdout(writer).output().expect("it runs");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
