@@ -17,12 +17,6 @@ use crate::sftp::transport::prompt::Prompter;
 /// Held while a question waits for its answer.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Whether there is a terminal to ask at.
-#[must_use]
-pub fn somebody_is_there() -> bool {
-    OpenOptions::new().read(true).write(true).open("/dev/tty").is_ok()
-}
-
 /// Asks for a secret, which is not shown while it is typed.
 ///
 /// # Errors
@@ -62,6 +56,10 @@ impl Person {
 }
 
 impl Prompter for Person {
+    fn is_there(&self) -> bool {
+        OpenOptions::new().read(true).write(true).open("/dev/tty").is_ok()
+    }
+
     fn trust_host(&self, host: &str, key_type: &str, fingerprint: &str) -> bool {
         let question = format!(
             "The host {} is not known. Its {key_type} key has the fingerprint\n{fingerprint}\nDo you trust it? (yes or no) ",

@@ -84,9 +84,11 @@ impl Context {
             Command::Init(args) => commands::init::run(self, &args),
             Command::Generations => commands::generations::run(self),
             Command::Clients => commands::clients::run(self),
-            Command::Backup(_) | Command::Ls(_) | Command::Cat(_) | Command::Restore(_) | Command::Fsck(_) => {
-                Err(Failure::failed("this command is still to come"))
-            }
+            Command::Backup(_)
+            | Command::Ls(_)
+            | Command::Cat(_)
+            | Command::Restore(_)
+            | Command::Fsck(_) => Err(Failure::failed("this command is still to come")),
         }
     }
 }
