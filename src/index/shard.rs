@@ -19,6 +19,8 @@ use super::summed::{Seal, Summed, SummedWriter};
 
 /// Entries looked at on either side of where one must be: twice the usual miss in shards of some hundred and fifty.
 const AROUND: u32 = 12;
+/// Entries beyond these among which it is then: three times the usual miss in shards of fifteen thousand, those of a list of a billion.
+const NEAR: u32 = 180;
 
 /// A fingerprint and the number of a bag that has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -221,8 +223,16 @@ impl Shards {
         let high = guess.saturating_add(AROUND).min(end);
         let smaller = self.smaller(rest, low, high)?;
         match smaller {
-            0 if low > from => self.search(rest, from, low),
-            _ if smaller == high - low && high < end => self.search(rest, high, end),
+            0 if low > from => {
+                let near = low.saturating_sub(NEAR).max(from);
+                let before = near > from && self.entry(near)?.0 >= rest;
+                if before { self.search(rest, from, near) } else { self.search(rest, near, low) }
+            }
+            _ if smaller == high - low && high < end => {
+                let near = high.saturating_add(NEAR).min(end);
+                let behind = near < end && self.entry(near)?.0 < rest;
+                if behind { self.search(rest, near, end) } else { self.search(rest, high, near) }
+            }
             _ => Some(low + smaller),
         }
     }
