@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use obbench::need;
+
 use super::SftpStore;
 use crate::base::time::SystemClock;
 use crate::sftp::Settings;
@@ -11,14 +13,10 @@ use crate::store::{Class, Name, SharedStore, Store, contract};
 
 /// The program, unless it is missing and may be.
 fn server() -> Option<LocalConnector> {
-    let found = LocalConnector::find();
-    if found.is_none() {
-        let must = std::process::Command::new("printenv").arg("KITBAG_TEST_MUST_RUN").output();
-        let must = must.is_ok_and(|must| String::from_utf8_lossy(&must.stdout).contains("sftp-server"));
-        assert!(!must, "OpenSSH's sftp-server is missing");
-        println!("skipped: OpenSSH's sftp-server is missing");
+    if !need::program("sftp-server") {
+        return None;
     }
-    found
+    LocalConnector::find()
 }
 
 fn store(connector: LocalConnector, root: &Path) -> SftpStore {
