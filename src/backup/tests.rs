@@ -152,14 +152,14 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn fill(bench: &Bench) {
-    for number in 0..1500u64 {
+    for number in 0..700u64 {
         bench.write(&format!("many/{:02}/file {number}", number % 7), &noise(number, number as usize));
     }
     for number in 0..3000 {
         bench.write(&format!("wide/{number}"), b"x");
     }
-    bench.write("large", &noise(1, 30 << 20));
-    bench.write("again", &noise(1, 30 << 20));
+    bench.write("large", &noise(1, 5 << 20));
+    bench.write("again", &noise(1, 5 << 20));
     bench.write("empty", b"");
     bench.write("a/b/c/d/e/f/g", b"deep");
     std::os::unix::fs::symlink("large", bench.path("link")).unwrap();
@@ -171,7 +171,7 @@ fn what_was_backed_up_can_be_read_back() {
     fill(&bench);
     let (summary, collect) = bench.backup();
     assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
-    assert!(collect.get(Counter::KnownChunks) >= 20, "the second copy is known");
+    assert!(collect.get(Counter::KnownChunks) >= 5, "the second copy is known");
     assert!(!summary.is_unchanged && summary.bags > 1);
     assert!(bench.memory.names_below("sessions").is_empty());
 }
