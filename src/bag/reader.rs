@@ -178,7 +178,11 @@ impl BagReader {
         Ok(FoundTable { table, offset, len, size })
     }
 
-    fn open_table(&self, bag: BagId, offset: u64, sealed: &mut [u8]) -> Result<Table, ReadError> {
+    /// Opens a sealed table; `sealed` is overwritten.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn open_table(&self, bag: BagId, offset: u64, sealed: &mut [u8]) -> Result<Table, ReadError> {
         let opened = self.sealing.open(Kind::BagTable, bag, offset, sealed);
         let opened = opened.map_err(|source| ReadError::Damaged { bag, offset, source })?;
         format::decode_table(&opened).map_err(|source| ReadError::Format { bag, source })

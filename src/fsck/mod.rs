@@ -1,1 +1,198 @@
-//! Checking a repository.
+//! Checking a repository: that what generations refer to is there, and, when asked to, that every byte of it is right.
+//!
+//! ```text
+//! listings (2 flights) ──> small files (1) ──> bags' ends and tables (2) ──> tree bags, whole ──> graph ──> walks of generations
+//!                                                                   └──> data bags, whole (--read-data)
+//! ```
+//!
+//! - **Structure.** Every small file opens; every bag's header, trailer, size and table agree; every tree bag is read whole, and each page, list
+//!   and bucket in it becomes a vertex of a graph ([`graph`]). Each generation is then walked in that graph: every reference must lead to an object that
+//!   the bag's table has at exactly that place, and the bag list must name exactly the bags needed. The invariants themselves are the functions of [`check`].
+//! - **Data.** Every bag is read whole, once, in order: the trailer's hash is computed, every block opened, every object's name verified.
+//! - **Serial waits** are a constant number, whatever exists: nothing is fetched by following references. Only the search for the *paths* that damage
+//!   hits ([`blame`]) follows them, and only when there is damage.
+//! - **Memory**: eight bytes for each object, about a hundred for each page or list, and a window of 32 MiB. The walk of a
+//!   generation touches each of its pages once, and asks nobody.
+//!
+//! Nothing is locked: what vanishes or appears beside the check is looked at again before it is called damage.
+
+mod bags;
+mod blame;
+pub mod check;
+mod flight;
+mod graph;
+mod listing;
+mod reach;
+mod rebuild;
+mod report;
+mod scan;
+mod small;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use crate::bag::reader::BagReader;
+use crate::bag::source::Source;
+use crate::bag::{BagKind, Sealing};
+use crate::base::cancel::Cancel;
+use crate::base::time::Clock;
+use crate::entry::Reference;
+use crate::generation::{Session, SessionError};
+use crate::monitor::Monitor;
+use crate::repo::Repository;
+use crate::store::{SharedStore, StoreError};
+
+use bags::{BagNo, Bags, cancelled};
+use graph::Graph;
+use rebuild::Rebuilt;
+use report::Report;
+use scan::{Scan, Visit};
+
+/// What to check, and what to repair.
+#[derive(Default)]
+pub struct Options {
+    /// Read all data and verify every object.
+    pub read_data: bool,
+    /// Make the index segments anew.
+    pub rebuild_index: bool,
+    /// Under which name the session of a repair is kept.
+    pub client: String,
+    /// The repository's own store, where that of the [`Repository`] reads through a cache: what a cache holds proves nothing about the server, so bags' ends and
+    /// all data are read here.
+    pub beneath: Option<SharedStore>,
+}
+
+/// What was checked, and what was found. The findings themselves were told to the monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Generations whose records were read.
+    pub generations: u64,
+    /// Bags that are there.
+    pub bags: u64,
+    /// Objects that their tables list.
+    pub objects: u64,
+    /// Bytes of bags that were read whole and verified.
+    pub bytes: u64,
+    /// Files that are damaged or missing.
+    pub damages: u64,
+    /// Harmless findings.
+    pub notes: u64,
+    /// Index segments written.
+    pub segments_written: u64,
+    /// Index segments removed.
+    pub segments_removed: u64,
+}
+
+/// Why the check came to no end.
+#[derive(Debug, thiserror::Error)]
+pub enum FsckError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A segment could not be published.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Bytes of opened blocks kept while paths are searched for.
+const OPENED: usize = 24 << 20;
+
+/// Checks the repository. Findings are told to `monitor`: damage as such, with the file, what it hits and what to do; harmless things as notes.
+///
+/// # Errors
+/// When the store is out of reach, or a repair fails. Damage is no error.
+pub fn run(
+    repository: &Repository,
+    options: &Options,
+    monitor: &Arc<dyn Monitor>,
+    clock: &dyn Clock,
+    cancel: &Cancel,
+) -> Result<Summary, FsckError> {
+    let sealing = Sealing { keys: repository.keys().clone(), repository: repository.id() };
+    let report = Report::new(monitor);
+    let beneath = options.beneath.as_ref().unwrap_or_else(|| repository.store());
+    let direct = BagReader::new(Arc::clone(beneath), sealing.clone());
+    let cached = BagReader::new(Arc::clone(repository.store()), sealing.clone());
+
+    // The lease of a repair is held before anything is read.
+    let mut session = None;
+    if options.rebuild_index {
+        let client = repository.keys().names().client_id(options.client.as_bytes());
+        let mut begun = Session::begin(beneath, &sealing, client);
+        begun.session.created()?;
+        session = Some(begun.session);
+    }
+    monitor.phase("listing");
+    let mut listing = listing::read(&**beneath, &report)?;
+    if let Some(session) = &session {
+        listing.sessions.retain(|(_, id, _)| *id != session.id());
+    }
+    monitor.phase("checking records");
+    let contents = small::read(repository, &listing, &report, cancel)?;
+    monitor.phase("checking bags");
+    let bags = Bags::read(&direct, &listing.bags, cancel)?;
+    small::compare(&contents.claims, &bags, !listing.collecting.is_empty(), &report);
+
+    let of_kind = |wanted: BagKind| -> Vec<BagNo> {
+        let sound = |bag: &bags::Bag| bag.sound.as_ref().is_some_and(|sound| sound.entry.kind == wanted);
+        (0..).zip(bags.existing()).filter(|(_, bag)| sound(bag)).map(|(number, _)| number).collect()
+    };
+    let mut bytes = 0;
+    let scan = Scan { reader: &direct, bags: &bags, monitor: &**monitor, cancel };
+    if options.read_data {
+        monitor.phase("reading data");
+        bytes = scan.run(&of_kind(BagKind::Data), &Nobody)?;
+    }
+    monitor.phase("reading directories");
+    let graph = Graph::new(&bags);
+    let scan = Scan { reader: if options.read_data { &direct } else { &cached }, ..scan };
+    bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.saturating_add(bytes);
+
+    monitor.phase("checking generations");
+    let source = Source::new(cached.clone(), OPENED);
+    let verdict = verdict::Verdict {
+        repository,
+        bags: &bags,
+        graph: &graph,
+        source: &source,
+        report: &report,
+        now: clock.now(),
+        cancel,
+    };
+    let generations = u64::try_from(contents.generations.len()).unwrap_or(u64::MAX);
+    verdict.pronounce(contents, &listing)?;
+
+    let mut rebuilt = Rebuilt::default();
+    if let Some(session) = session {
+        cancelled(cancel)?;
+        monitor.phase("writing the index");
+        let wrongs = bags.wrongs();
+        let sound = (0..).take(bags.existing().len()).filter(|number| !wrongs.contains_key(number));
+        let old: Vec<_> = listing.segments.iter().map(|(id, _)| *id).collect();
+        rebuilt = rebuild::run(&session, &direct, &bags, &sound.collect::<Vec<_>>(), &old, cancel)?;
+    }
+    let (damages, notes) = report.counts();
+    Ok(Summary {
+        generations,
+        bags: u64::try_from(listing.bags.len()).unwrap_or(u64::MAX),
+        objects: bags.objects(),
+        bytes,
+        damages,
+        notes,
+        segments_written: rebuilt.written,
+        segments_removed: rebuilt.removed,
+    })
+}
+
+/// Looks at no object: reading it has verified it.
+struct Nobody;
+
+impl Visit for Nobody {
+    fn object(&self, _reference: &Reference, _bytes: &[u8]) {}
+}

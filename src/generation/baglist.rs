@@ -57,8 +57,9 @@ impl BagCounter {
     }
 }
 
-/// Which bucket a bag is in.
-fn bucket_of(bag: BagId, bits: u8) -> usize {
+/// Which bucket a bag is in, where this many leading bits of its id choose one.
+#[must_use]
+pub fn bucket_of(bag: BagId, bits: u8) -> usize {
     let [first, second, ..] = bag.0;
     usize::from(u16::from_be_bytes([first, second])).checked_shr(16 - u32::from(bits.min(16))).unwrap_or(0)
 }

@@ -1,0 +1,317 @@
+//! What the bags hold, by their own headers, trailers and tables.
+//!
+//! Of each object only eight bytes are kept: a hash of its name and its whole place. A reference that has the same hash names that object at
+//! that place; another one would with a probability of objects / 2^64.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::FsckError;
+use super::check::{self, Wrong};
+use super::flight::fly;
+use super::report::{Unreadable, given};
+use crate::bag::Table;
+use crate::bag::format::{BagKind, HEADER, MAX_TABLE, TRAILER};
+use crate::bag::reader::{BagReader, ReadError};
+use crate::base::cancel::Cancel;
+use crate::base::id::BagId;
+use crate::crypto::OVERHEAD;
+use crate::entry::Reference;
+use crate::index::{BagEntry, Fingerprint};
+use crate::store::{Pending, layout};
+
+/// The number of a bag: existing ones in the order of their ids, missing ones behind.
+pub type BagNo = u32;
+
+/// The number of an object of a tree bag, over all of them.
+pub type Node = u32;
+
+/// A bag that is there.
+pub struct Bag {
+    /// Its id.
+    pub id: BagId,
+    /// What its header, trailer and table say; `None` when one of them is damaged.
+    pub sound: Option<Sound>,
+}
+
+/// What a bag says of itself.
+pub struct Sound {
+    /// Kind, size, place of the table.
+    pub entry: BagEntry,
+    /// A hash of the fingerprints of its objects.
+    pub digest: [u8; 32],
+    /// The hashes of its objects, ascending.
+    prints: Vec<u64>,
+    /// The number of its first object, for a tree bag.
+    first: Node,
+}
+
+/// All bags: those that are there, and those that somebody refers to.
+pub struct Bags {
+    bags: Vec<Bag>,
+    nodes: Node,
+    missing: Mutex<Missing>,
+    bad: Mutex<HashSet<(BagNo, u64)>>,
+    wrongs: Mutex<BTreeMap<BagNo, Vec<Wrong>>>,
+}
+
+#[derive(Default)]
+struct Missing {
+    numbers: HashMap<BagId, BagNo>,
+    ids: Vec<BagId>,
+}
+
+/// Where a reference leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// The bag.
+    pub bag: BagNo,
+    /// Whether the object is there, and not known to be damaged.
+    pub holds: bool,
+    /// The object's number, if it is in a tree bag.
+    pub node: Option<Node>,
+}
+
+/// More clauses than this say nothing new about one bag.
+const MOST_WRONGS: usize = 4;
+
+/// As much of a bag's end as is read at once: most tables are smaller.
+const TAIL: u64 = 64 << 10;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number as an index.
+pub fn index(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// An index as a number.
+pub fn number(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn print(reference: &Reference) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    reference.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// A hash of fingerprints, ascending.
+pub fn digest(fingerprints: &[Fingerprint]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for fingerprint in fingerprints {
+        hasher.update(&fingerprint.0.to_le_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The fingerprints of a table's objects, ascending.
+pub fn fingerprints(table: &Table) -> Vec<Fingerprint> {
+    let ids = table.blocks.iter().flat_map(|block| block.objects.iter().map(|(id, _, _)| id));
+    let mut all: Vec<_> = ids.map(Fingerprint::of).collect();
+    all.sort_unstable();
+    all
+}
+
+impl Bags {
+    /// Reads the header, trailer and table of each bag: two flights, the second only where tables are large.
+    ///
+    /// # Errors
+    /// When the store is out of reach.
+    pub fn read(reader: &BagReader, listed: &[(BagId, u64)], cancel: &Cancel) -> Result<Self, FsckError> {
+        let bags: Vec<_> = listed.iter().map(|&(id, _)| Bag { id, sound: None }).collect();
+        let mut all = Self {
+            bags,
+            nodes: 0,
+            missing: Mutex::default(),
+            bad: Mutex::default(),
+            wrongs: Mutex::default(),
+        };
+        let mut large = Vec::new();
+        let ask = |&(_, id, _): &(BagNo, BagId, u64)| {
+            let name = layout::bag(id);
+            let head = reader.fetch(id, 0, u64::try_from(HEADER).unwrap_or(u64::MAX));
+            let tail = reader.store().read_tail(&name, TAIL);
+            (TAIL, both(head, tail))
+        };
+        let keys = (0..).zip(listed).map(|(number, &(id, size))| (number, id, size));
+        fly(keys, ask, |(number, id, listed), answer| {
+            cancelled(cancel)?;
+            let (head, tail) = answer?;
+            let (head, tail) = (given(head)?, given(tail)?);
+            match all.ends(id, listed, head, tail) {
+                Err(wrong) => all.wrong(number, wrong),
+                Ok((entry, Some(sealed))) => {
+                    all.table(reader, number, entry, Ok(sealed));
+                }
+                Ok((entry, None)) => large.push((number, entry)),
+            }
+            Ok(())
+        })?;
+        let ask = |(_, entry): &(BagNo, BagEntry)| {
+            let len = u64::from(entry.table_len);
+            (len, reader.fetch(entry.bag, entry.table_offset, len))
+        };
+        fly(large, ask, |(number, entry), answer| {
+            cancelled(cancel)?;
+            let sealed = given(answer)?.map_err(|error| error.to_string());
+            all.table(reader, number, entry, sealed);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// What header and trailer say, and the sealed table if it came with the trailer.
+    fn ends(
+        &self,
+        bag: BagId,
+        listed: u64,
+        head: Result<Vec<u8>, Unreadable>,
+        tail: Result<(Vec<u8>, u64), Unreadable>,
+    ) -> Result<(BagEntry, Option<Vec<u8>>), Wrong> {
+        let text = |error: Unreadable| error.to_string();
+        let (mut tail, size) = tail.map_err(text)?;
+        let kind = check::header(&head.map_err(text)?, bag)?;
+        check::size(listed, size)?;
+        let (table_offset, table_len) = check::trailer(&tail, size)?;
+        if usize::try_from(table_len).map_or(true, |len| len > MAX_TABLE.saturating_add(OVERHEAD)) {
+            return Err("its table is longer than a table can be".to_owned());
+        }
+        let entry = BagEntry { bag, kind, size, table_offset, table_len };
+        let start = size.saturating_sub(u64::try_from(tail.len()).unwrap_or(u64::MAX));
+        let inside = table_offset.checked_sub(start).and_then(|before| usize::try_from(before).ok());
+        let sealed = inside.map(|before| {
+            tail.truncate(tail.len().saturating_sub(TRAILER));
+            tail.split_off(before.min(tail.len()))
+        });
+        Ok((entry, sealed))
+    }
+
+    fn table(&mut self, reader: &BagReader, number: BagNo, entry: BagEntry, sealed: Result<Vec<u8>, Wrong>) {
+        let opened = sealed.and_then(|mut sealed| {
+            let table = reader
+                .open_table(entry.bag, entry.table_offset, &mut sealed)
+                .map_err(|error| table_wrong(&error))?;
+            check::blocks(&table, entry.table_offset)?;
+            Ok(table)
+        });
+        let table = match opened {
+            Ok(table) => table,
+            Err(wrong) => return self.wrong(number, wrong),
+        };
+        let mut prints: Vec<_> = table.references(entry.bag).map(|reference| print(&reference)).collect();
+        prints.sort_unstable();
+        prints.shrink_to_fit();
+        let first = self.nodes;
+        if entry.kind == BagKind::Tree {
+            self.nodes = self.nodes.saturating_add(self::number(prints.len()));
+        }
+        let digest = digest(&fingerprints(&table));
+        if let Some(bag) = self.bags.get_mut(index(number)) {
+            bag.sound = Some(Sound { entry, digest, prints, first });
+        }
+    }
+
+    /// The bags that are there, in the order of their numbers.
+    pub fn existing(&self) -> &[Bag] {
+        &self.bags
+    }
+
+    /// Objects of tree bags.
+    pub fn nodes(&self) -> usize {
+        index(self.nodes)
+    }
+
+    /// Objects of all bags whose tables could be read.
+    pub fn objects(&self) -> u64 {
+        let sound = self.bags.iter().filter_map(|bag| bag.sound.as_ref());
+        sound.map(|sound| u64::try_from(sound.prints.len()).unwrap_or(u64::MAX)).sum()
+    }
+
+    /// The bag of this number, if it is there.
+    pub fn get(&self, number: BagNo) -> Option<&Bag> {
+        self.bags.get(index(number))
+    }
+
+    /// The number of a bag, be it there or not.
+    pub fn number_of(&self, id: BagId) -> BagNo {
+        if let Ok(found) = self.bags.binary_search_by_key(&id, |bag| bag.id) {
+            return number(found);
+        }
+        let mut missing = lock(&self.missing);
+        let Missing { numbers, ids } = &mut *missing;
+        *numbers.entry(id).or_insert_with(|| {
+            ids.push(id);
+            number(self.bags.len().saturating_add(ids.len()).saturating_sub(1))
+        })
+    }
+
+    /// The id of the bag of this number.
+    pub fn id_of(&self, number: BagNo) -> Option<BagId> {
+        let behind = || index(number).checked_sub(self.bags.len());
+        self.get(number).map(|bag| bag.id).or_else(|| lock(&self.missing).ids.get(behind()?).copied())
+    }
+
+    /// How many numbers are in use.
+    pub fn numbers(&self) -> usize {
+        self.bags.len().saturating_add(lock(&self.missing).ids.len())
+    }
+
+    /// Where a reference to an object in a bag of this kind leads.
+    pub fn target(&self, kind: BagKind, reference: &Reference) -> Target {
+        let number = self.number_of(reference.place.bag);
+        let nowhere = Target { bag: number, holds: false, node: None };
+        let Some(sound) = self.get(number).and_then(|bag| bag.sound.as_ref()) else { return nowhere };
+        if sound.entry.kind != kind {
+            return nowhere;
+        }
+        let print = print(reference);
+        let Ok(at) = sound.prints.binary_search(&print) else { return nowhere };
+        let node = (kind == BagKind::Tree).then(|| sound.first.saturating_add(self::number(at)));
+        Target { bag: number, holds: !lock(&self.bad).contains(&(number, print)), node }
+    }
+
+    /// Remembers that an object is damaged.
+    pub fn spoil(&self, number: BagNo, reference: &Reference) {
+        lock(&self.bad).insert((number, print(reference)));
+    }
+
+    /// Remembers what is wrong with a bag.
+    pub fn wrong(&self, number: BagNo, wrong: Wrong) {
+        let mut wrongs = lock(&self.wrongs);
+        let of_bag = wrongs.entry(number).or_default();
+        if of_bag.len() < MOST_WRONGS && !of_bag.contains(&wrong) {
+            of_bag.push(wrong);
+        }
+    }
+
+    /// What is wrong, by bag.
+    pub fn wrongs(&self) -> BTreeMap<BagNo, Vec<Wrong>> {
+        lock(&self.wrongs).clone()
+    }
+}
+
+fn table_wrong(error: &ReadError) -> Wrong {
+    match error {
+        ReadError::Format { source, .. } => format!("its table is wrong ({source})"),
+        _ => "its table is damaged".to_owned(),
+    }
+}
+
+/// Both answers, the first waited for first.
+type Both = (Result<Vec<u8>, crate::store::StoreError>, Result<(Vec<u8>, u64), crate::store::StoreError>);
+
+fn both(head: Pending<Vec<u8>>, tail: Pending<(Vec<u8>, u64)>) -> Pending<Both> {
+    head.then(move |head| Ok((head, tail.wait())))
+}
+
+/// Ends a check that the user wants to end.
+///
+/// # Errors
+/// `Interrupted`.
+pub fn cancelled(cancel: &Cancel) -> Result<(), FsckError> {
+    if cancel.is_cancelled() { Err(FsckError::Interrupted) } else { Ok(()) }
+}

@@ -1,0 +1,133 @@
+//! Which files there are: two flights, whatever their number.
+
+use super::FsckError;
+use super::report::Report;
+use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId};
+use crate::store::{Listed, Name, Pending, Store, layout};
+
+/// The files of a repository, by kind.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Key slots.
+    pub slots: Vec<KeySlotId>,
+    /// Index segments, with their sizes.
+    pub segments: Vec<(SegmentId, u64)>,
+    /// Sessions, and when their file was last modified by the server's clock.
+    pub sessions: Vec<(ClientId, GenerationId, i64)>,
+    /// Generations.
+    pub generations: Vec<(ClientId, GenerationId)>,
+    /// Lists of garbage collection: their names.
+    pub collecting: Vec<Name>,
+    /// Bags, with their sizes.
+    pub bags: Vec<(BagId, u64)>,
+}
+
+/// Lists everything. Clients' directories are read before those of bags: a bag is there before the generation that needs it, so what is
+/// missing in this listing was not there when its generation was seen.
+///
+/// # Errors
+/// What the store says.
+pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError> {
+    let list = |name: &str| store.list(&layout::directory(name));
+    let top = store.list(&Name::top());
+    let [keys, index, sessions, clients, bags] =
+        ["keys", "index", "sessions", "generations", "bags"].map(list);
+    let collecting = ["condemned", "moved"].map(|name| (name, list(name)));
+
+    let mut listing = Listing::default();
+    let mut sort = Sorter { report };
+    let known = |name: &str| name == "config" || layout::DIRECTORIES.contains(&name);
+    sort.each("", top.wait()?, |file| known(&file.name).then_some(()));
+    listing.slots = sort.each("keys", keys.wait()?, |file| file.name.parse().ok());
+    listing.segments = sort.each("index", index.wait()?, |file| Some((file.name.parse().ok()?, file.size)));
+    let leases =
+        sort.each("sessions", sessions.wait()?, |file| Some((parse_lease(&file.name)?, file.modified)));
+    let sessions = leases.into_iter().filter(|((_, _, segment), _)| segment.is_none());
+    listing.sessions = sessions.map(|((client, id, _), modified)| (client, id, modified)).collect();
+    for (directory, files) in collecting {
+        let files = files.wait()?;
+        listing.collecting.extend(sort.each(directory, files, |file| collecting_name(directory, &file.name)));
+    }
+    let clients: Vec<ClientId> = sort.each("generations", clients.wait()?, |file| file.name.parse().ok());
+    let firsts: Vec<u8> = sort.each("bags", bags.wait()?, |file| {
+        u8::from_str_radix(&file.name, 16).ok().filter(|first| format!("{first:02x}") == file.name)
+    });
+
+    let ask = |name: Name| (store.list(&name), name);
+    let of_clients: Vec<_> =
+        clients.iter().map(|client| (*client, ask(layout::generations(*client)))).collect();
+    let of_bags: Vec<_> = firsts.iter().map(|first| (*first, ask(layout::bag_directory(*first)))).collect();
+    for (client, (files, name)) in of_clients {
+        let ids: Vec<GenerationId> = sort.below(&name, files, |file| file.name.parse().ok())?;
+        listing.generations.extend(ids.into_iter().map(|id| (client, id)));
+    }
+    for (first, (files, name)) in of_bags {
+        let bag = |file: &Listed| {
+            let id: BagId = file.name.parse().ok()?;
+            (id.0.first() == Some(&first)).then_some((id, file.size))
+        };
+        listing.bags.extend(sort.below(&name, files, bag)?);
+    }
+    listing.generations.sort_unstable();
+    listing.bags.sort_unstable();
+    Ok(listing)
+}
+
+/// Keeps the files of a kind and tells of the others.
+struct Sorter<'a> {
+    report: &'a Report<'a>,
+}
+
+impl Sorter<'_> {
+    fn below<T>(
+        &mut self,
+        directory: &Name,
+        files: Pending<Vec<Listed>>,
+        known: impl Fn(&Listed) -> Option<T>,
+    ) -> Result<Vec<T>, FsckError> {
+        Ok(self.each(directory.as_str(), files.wait()?, known))
+    }
+
+    fn each<T>(
+        &mut self,
+        directory: &str,
+        files: Vec<Listed>,
+        known: impl Fn(&Listed) -> Option<T>,
+    ) -> Vec<T> {
+        let mut kept = Vec::new();
+        for file in files {
+            match known(&file) {
+                Some(found) => kept.push(found),
+                None => self.stranger(directory, &file.name),
+            }
+        }
+        kept
+    }
+
+    fn stranger(&self, directory: &str, name: &str) {
+        let path = if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") };
+        if name.ends_with(".part") {
+            self.report
+                .note(&path, "an upload that is under way or was cut off; it takes space and does no harm");
+        } else if !(directory.is_empty() && name.starts_with('.')) {
+            self.report.note(&path, "not a file of this repository; it is ignored");
+        }
+    }
+}
+
+fn parse_lease(name: &str) -> Option<(ClientId, GenerationId, Option<SegmentId>)> {
+    let mut parts = name.split('.');
+    let lease = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    let segment = parts.next().map(str::parse).transpose().ok()?;
+    parts.next().is_none().then_some((lease.0, lease.1, segment))
+}
+
+fn collecting_name(directory: &str, name: &str) -> Option<Name> {
+    let (id, end) = name.split_once('.').map_or((name, None), |(id, end)| (id, Some(end)));
+    id.parse::<SegmentId>().ok()?;
+    let fits = match end {
+        None => true,
+        Some(end) => directory == "condemned" && matches!(end, "waits" | "done"),
+    };
+    fits.then(|| Name::join(&[directory, name]))
+}
