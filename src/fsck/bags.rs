@@ -133,8 +133,9 @@ impl Bags {
         let mut large = Vec::new();
         let ask = |&(_, id, _): &(BagNo, BagId, u64)| {
             let name = layout::bag(id);
-            let head = reader.fetch(id, 0, u64::try_from(HEADER).unwrap_or(u64::MAX));
-            let tail = reader.store().read_tail(&name, TAIL);
+            // What kind of bag it is, its header will tell.
+            let head = reader.fetch(BagKind::Data, id, 0, u64::try_from(HEADER).unwrap_or(u64::MAX));
+            let tail = reader.store(BagKind::Data).read_tail(&name, TAIL);
             (TAIL, both(head, tail))
         };
         let keys = (0..).zip(listed).map(|(number, &(id, size))| (number, id, size));
@@ -153,7 +154,7 @@ impl Bags {
         })?;
         let ask = |(_, entry): &(BagNo, BagEntry)| {
             let len = u64::from(entry.table_len);
-            (len, reader.fetch(entry.bag, entry.table_offset, len))
+            (len, reader.fetch(entry.kind, entry.bag, entry.table_offset, len))
         };
         fly(large, ask, |(number, entry), answer| {
             cancelled(cancel)?;

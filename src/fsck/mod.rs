@@ -34,16 +34,16 @@ mod tests;
 
 use std::sync::Arc;
 
+use crate::bag::BagKind;
 use crate::bag::reader::BagReader;
 use crate::bag::source::Source;
-use crate::bag::{BagKind, Sealing};
 use crate::base::cancel::Cancel;
 use crate::base::time::Clock;
 use crate::entry::Reference;
 use crate::generation::{Session, SessionError};
 use crate::monitor::Monitor;
 use crate::repo::Repository;
-use crate::store::{SharedStore, StoreError};
+use crate::store::StoreError;
 
 use bags::{BagNo, Bags, cancelled};
 use graph::Graph;
@@ -60,9 +60,6 @@ pub struct Options {
     pub rebuild_index: bool,
     /// Under which name the session of a repair is kept.
     pub client: String,
-    /// The repository's own store, where that of the [`Repository`] reads through a cache: what a cache holds proves nothing about the server, so bags' ends and
-    /// all data are read here.
-    pub beneath: Option<SharedStore>,
 }
 
 /// What was checked, and what was found. The findings themselves were told to the monitor.
@@ -114,29 +111,29 @@ pub fn run(
     clock: &dyn Clock,
     cancel: &Cancel,
 ) -> Result<Summary, FsckError> {
-    let sealing = Sealing { keys: repository.keys().clone(), repository: repository.id() };
+    let sealing = repository.sealing();
     let report = Report::new(monitor);
-    let beneath = options.beneath.as_ref().unwrap_or_else(|| repository.store());
-    let direct = BagReader::new(Arc::clone(beneath), sealing.clone());
-    let cached = BagReader::new(Arc::clone(repository.store()), sealing.clone());
+    // What the local cache holds proves nothing about the server: everything is read there.
+    let store = repository.store();
+    let reader = BagReader::new(Arc::clone(store), sealing.clone());
 
     // The lease of a repair is held before anything is read.
     let mut session = None;
     if options.rebuild_index {
         let client = repository.keys().names().client_id(options.client.as_bytes());
-        let mut begun = Session::begin(beneath, &sealing, client);
+        let mut begun = Session::begin(store, &sealing, client);
         begun.session.created()?;
         session = Some(begun.session);
     }
     monitor.phase("listing");
-    let mut listing = listing::read(&**beneath, &report)?;
+    let mut listing = listing::read(&**store, &report)?;
     if let Some(session) = &session {
         listing.sessions.retain(|(_, id, _)| *id != session.id());
     }
     monitor.phase("checking records");
     let contents = small::read(repository, &listing, &report, cancel)?;
     monitor.phase("checking bags");
-    let bags = Bags::read(&direct, &listing.bags, cancel)?;
+    let bags = Bags::read(&reader, &listing.bags, cancel)?;
     small::compare(&contents.claims, &bags, !listing.collecting.is_empty(), &report);
 
     let of_kind = |wanted: BagKind| -> Vec<BagNo> {
@@ -144,18 +141,17 @@ pub fn run(
         (0..).zip(bags.existing()).filter(|(_, bag)| sound(bag)).map(|(number, _)| number).collect()
     };
     let mut bytes = 0;
-    let scan = Scan { reader: &direct, bags: &bags, monitor: &**monitor, cancel };
+    let scan = Scan { reader: &reader, bags: &bags, monitor: &**monitor, cancel };
     if options.read_data {
         monitor.phase("reading data");
         bytes = scan.run(&of_kind(BagKind::Data), &Nobody)?;
     }
     monitor.phase("reading directories");
     let graph = Graph::new(&bags);
-    let scan = Scan { reader: if options.read_data { &direct } else { &cached }, ..scan };
     bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.saturating_add(bytes);
 
     monitor.phase("checking generations");
-    let source = Source::new(cached.clone(), OPENED);
+    let source = Source::new(reader.clone(), OPENED);
     let verdict = verdict::Verdict {
         repository,
         bags: &bags,
@@ -175,7 +171,7 @@ pub fn run(
         let wrongs = bags.wrongs();
         let sound = (0..).take(bags.existing().len()).filter(|number| !wrongs.contains_key(number));
         let old: Vec<_> = listing.segments.iter().map(|(id, _)| *id).collect();
-        rebuilt = rebuild::run(&session, &direct, &bags, &sound.collect::<Vec<_>>(), &old, cancel)?;
+        rebuilt = rebuild::run(&session, &reader, &bags, &sound.collect::<Vec<_>>(), &old, cancel)?;
     }
     let (damages, notes) = report.counts();
     Ok(Summary {

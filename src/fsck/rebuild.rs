@@ -7,6 +7,7 @@ use super::FsckError;
 use super::bags::{BagNo, Bags, cancelled, fingerprints};
 use super::flight::fly;
 use super::report::given;
+use crate::bag::BagKind;
 use crate::bag::reader::BagReader;
 use crate::base::cancel::Cancel;
 use crate::base::id::SegmentId;
@@ -44,7 +45,7 @@ pub fn run(
     let (mut objects, mut published) = (0usize, Vec::new());
     let ask = |entry: &BagEntry| {
         let len = u64::from(entry.table_len);
-        (len, reader.fetch(entry.bag, entry.table_offset, len))
+        (len, reader.fetch(entry.kind, entry.bag, entry.table_offset, len))
     };
     fly(entries, ask, |entry, answer| {
         cancelled(cancel)?;
@@ -69,7 +70,7 @@ pub fn run(
         segment.wait()?;
         rebuilt.written = rebuilt.written.saturating_add(1);
     }
-    rebuilt.removed = remove(&**reader.store(), old)?;
+    rebuilt.removed = remove(&**reader.store(BagKind::Data), old)?;
     Ok(rebuilt)
 }
 

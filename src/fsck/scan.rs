@@ -102,7 +102,8 @@ impl Scan<'_> {
             cancelled(self.cancel)?;
             while tables.len() < TABLES_AHEAD {
                 let Some((number, entry)) = rest.next() else { break };
-                let table = self.reader.fetch(entry.bag, entry.table_offset, u64::from(entry.table_len));
+                let table =
+                    self.reader.fetch(entry.kind, entry.bag, entry.table_offset, u64::from(entry.table_len));
                 tables.push_back((number, entry, table));
             }
             while let Some(range) = plan.pop_front() {
@@ -111,7 +112,7 @@ impl Scan<'_> {
                     break;
                 }
                 under_way = under_way.saturating_add(range.len);
-                let pending = self.reader.fetch(range.entry.bag, range.start, range.len);
+                let pending = self.reader.fetch(range.entry.kind, range.entry.bag, range.start, range.len);
                 ranges.push_back((range, pending));
             }
             // Another bag is planned while the window has room for it.

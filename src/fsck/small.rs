@@ -6,7 +6,6 @@ use super::check;
 use super::flight::fly;
 use super::listing::Listing;
 use super::report::{Report, Unreadable, given};
-use crate::bag::Sealing;
 use crate::base::cancel::Cancel;
 use crate::base::id::{ClientId, SegmentId};
 use crate::crypto::{KeySlot, Kind, keyslot};
@@ -62,8 +61,7 @@ pub fn read(
     report: &Report<'_>,
     cancel: &Cancel,
 ) -> Result<Contents, FsckError> {
-    let sealing = Sealing { keys: repository.keys().clone(), repository: repository.id() };
-    let catalog = Catalog::new(repository.store().clone(), sealing);
+    let catalog = Catalog::new(repository.store().clone(), repository.sealing());
     let mut reader = Reader { repository, catalog, report, contents: Contents::default() };
     let mut files = vec![Small::Config];
     files.extend(listing.slots.iter().map(|id| Small::Slot(*id)));

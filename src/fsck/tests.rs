@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::backup;
+use crate::bag::Sealing;
 use crate::bag::format::{self, HEADER, TRAILER};
 use crate::base::id::{BagId, GenerationId};
 use crate::base::time::SystemClock;
@@ -24,7 +25,7 @@ use crate::monitor::{Counter, Severity};
 use crate::repo::init::{Encryption, InitOptions, init};
 use crate::sealed;
 use crate::store::testing::{CallLog, Fault, FaultyStore, MemoryStore, Op};
-use crate::store::{ErrorKind, Name, layout};
+use crate::store::{ErrorKind, Name, SharedStore, layout};
 
 struct Bench {
     repository: Repository,

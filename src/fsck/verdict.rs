@@ -177,7 +177,7 @@ impl Verdict<'_> {
     /// Of the missing bags, those that are there by now.
     fn appeared(&self, hits: &BTreeMap<BagNo, Hit>) -> Result<BTreeSet<BagNo>, FsckError> {
         let missing = hits.keys().filter(|number| self.bags.get(**number).is_none());
-        let store = self.source.reader().store();
+        let store = self.repository.store();
         let asked: Vec<_> = missing
             .filter_map(|number| Some((*number, store.read_tail(&layout::bag(self.bags.id_of(*number)?), 1))))
             .collect();
