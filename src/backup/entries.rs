@@ -121,6 +121,7 @@ impl Worker<'_> {
             (Some(former), Some(Verdict::Unchanged)) if is_same => {
                 return Ok((Now::Same(former), Change::Unchanged));
             }
+            (None, _) if is_same => Change::Moved,
             (None, _) => Change::New,
             (Some(_), Some(Verdict::Unchanged)) => Change::Changed,
             (Some(_), _) if is_same => Change::Metadata,
@@ -137,12 +138,20 @@ impl Worker<'_> {
             return Err(LiveError::Replaced.into());
         }
         let Some(former) = former else {
+            if let Some(entry) = self.moved(here, &stat)? {
+                return Ok((Now::New(Box::new(entry)), Change::Moved));
+            }
             let entry = self.read(here, &stat)?;
             return Ok((Now::New(Box::new(entry)), Change::New));
         };
         match self.walk.judge.compare(&former, &stat) {
             Verdict::Unchanged => Ok((Now::Same(former), Change::Unchanged)),
             Verdict::Contents => {
+                if former.metadata.inode != stat.inode
+                    && let Some(entry) = self.moved(here, &stat)?
+                {
+                    return Ok((Now::New(Box::new(entry)), Change::Moved));
+                }
                 let entry = self.read(here, &stat)?;
                 Ok((Now::New(Box::new(entry)), Change::Changed))
             }
@@ -170,6 +179,15 @@ impl Worker<'_> {
                 Ok((Now::New(Box::new(entry)), change))
             }
         }
+    }
+
+    /// The entry with the contents that the file had under another name, if it is a moved one.
+    fn moved(&self, here: &Here<'_>, stat: &Stat) -> Result<Option<Entry<Placing>>, Failure> {
+        if stat.kind != Kind::File || stat.size == 0 || !self.walk.judge.may_be_moved(stat) {
+            return Ok(None);
+        }
+        let Some(former) = self.walk.moves.find(stat) else { return Ok(None) };
+        self.entry(here, stat, known_entry(former).content, None).map(Some)
     }
 
     /// Reads everything about an entry that is no directory.

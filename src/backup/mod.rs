@@ -15,6 +15,7 @@ mod content;
 mod entries;
 mod links;
 mod lists;
+mod moves;
 mod node;
 mod prefetch;
 mod publish;
@@ -52,6 +53,7 @@ use crate::store::StoreError;
 
 use content::Sink;
 use links::Links;
+use moves::Moves;
 use roots::{Roots, Walked};
 use shelf::Shelf;
 use tree::Tree;
@@ -262,6 +264,7 @@ impl Run<'_> {
             cutter: self.repository.cutter(),
             keys: self.repository.keys().clone(),
             queue: Queue::default(),
+            moves: Moves::new(Arc::clone(&self.source), roots.former_entries()),
             links: Links::new(),
         };
         let walked = roots.walk(&walk, options.walkers);

@@ -79,6 +79,11 @@ impl Roots {
         self.before().map(|before| before.generation).collect()
     }
 
+    /// What the roots were.
+    pub fn former_entries(&self) -> Vec<Entry> {
+        self.before().map(|before| before.entry.clone()).collect()
+    }
+
     fn before(&self) -> impl Iterator<Item = &Before> {
         self.0.iter().filter_map(|root| root.former.as_ref())
     }

@@ -250,3 +250,44 @@ fn a_generation_lost_meanwhile_is_not_built_upon() {
     assert!(!summary.is_unchanged);
     assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
 }
+
+#[test]
+fn what_moved_is_not_read_again() {
+    let bench = Bench::new();
+    fill(&bench);
+    bench.backup();
+    fs::rename(bench.path("large"), bench.path("many/renamed")).unwrap();
+    fs::rename(bench.path("many/03"), bench.path("a/b/moved")).unwrap();
+    fs::rename(bench.path("many/04/file 11"), bench.path("swap")).unwrap();
+    fs::rename(bench.path("many/04/file 18"), bench.path("many/04/file 11")).unwrap();
+    fs::rename(bench.path("swap"), bench.path("many/04/file 18")).unwrap();
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
+    assert_eq!((collect.get(Counter::FilesRead), collect.get(Counter::NewBytes)), (0, 0));
+    let moved = collect.changes().into_iter().filter(|(_, change)| *change == Change::Moved).count();
+    assert_eq!(moved, 4, "two files swapped, one renamed, one directory");
+}
+
+#[test]
+fn changes_that_hide_are_found() {
+    let bench = Bench::new();
+    bench.write("quiet", b"before");
+    bench.write("mode", b"before");
+    bench.backup();
+    let before = fs::metadata(bench.path("quiet")).unwrap();
+    bench.write("quiet", b"after!");
+    let file = fs::File::options().write(true).open(bench.path("quiet")).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(bench.path("mode"), mode).unwrap();
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation)[&b"/quiet"[..]], b"after!");
+    let change = |name: &str| {
+        let path = bench.path(name);
+        let fits = |(other, _): &&(Vec<u8>, Change)| other == path.as_os_str().as_bytes();
+        collect.changes().iter().find(fits).map(|(_, change)| *change)
+    };
+    assert_eq!(change("quiet"), Some(Change::Changed));
+    assert_eq!(change("mode"), Some(Change::Metadata));
+    assert_eq!(collect.get(Counter::FilesRead), 1);
+}

@@ -1,7 +1,7 @@
 //! Whether an entry has changed since the generation before: a pure decision.
 
 use crate::base::time::Timestamp;
-use crate::entry::{Content, Entry, Kind};
+use crate::entry::{Entry, Kind, Metadata};
 use crate::live::Stat;
 
 /// What is believed of the live data, and since when.
@@ -44,7 +44,7 @@ impl Judge {
         let is_file = stat.kind == Kind::File;
         let same_inode = self.ignore_inode || was.inode == stat.inode;
         let same_contents = was.mtime == stat.mtime && (!is_file || was.size == stat.size) && same_inode;
-        let rereads = is_file && (self.reread || self.is_racy(stat));
+        let rereads = is_file && (self.reread || self.is_racy(was));
         if !same_contents || rereads {
             return Verdict::Contents;
         }
@@ -64,21 +64,16 @@ impl Judge {
         }
     }
 
-    /// Compares a file that stands under another name now: a rename explains the time of its inode's last change.
+    /// Whether something under a new name may have stood under another one: it was last modified before the generation before
+    /// began. A rename changes the time of the inode's last change, but not that.
     #[must_use]
-    pub fn is_moved(&self, former: &Entry, stat: &Stat) -> bool {
-        let was = &former.metadata;
-        was.kind == Kind::File
-            && stat.kind == Kind::File
-            && (was.inode, was.size, was.mtime) == (stat.inode, stat.size, stat.mtime)
-            && !self.ignore_inode
-            && !self.reread
-            && !self.is_racy_time(stat.mtime)
-            && !matches!(former.content, Content::Empty)
+    pub fn may_be_moved(&self, stat: &Stat) -> bool {
+        !self.ignore_inode && !self.reread && !self.is_racy_time(stat.mtime)
     }
 
-    fn is_racy(&self, stat: &Stat) -> bool {
-        self.is_racy_time(stat.mtime) || self.is_racy_time(stat.ctime)
+    /// Whether the file may have changed after it was looked at, in the same tick, so that its times do not show it.
+    fn is_racy(&self, was: &Metadata) -> bool {
+        self.is_racy_time(was.mtime) || self.is_racy_time(was.ctime)
     }
 
     /// Whether a change at `time` may have been in the same tick as the look at it, or after.
@@ -97,7 +92,7 @@ impl Judge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::entry::{Metadata, Owner};
+    use crate::entry::{Content, Owner};
     use std::sync::Arc;
 
     fn at(secs: i64, nanos: u32) -> Timestamp {
@@ -157,10 +152,22 @@ mod tests {
         assert_eq!(with(|stat| stat.ctime = at(300, 1)), Verdict::Unexplained);
         assert_eq!(with(|stat| (stat.ctime, stat.mode) = (at(300, 1), 0o600)), Verdict::Metadata);
         assert_eq!(with(|stat| (stat.ctime, stat.nlink) = (at(300, 1), 2)), Verdict::Metadata);
-        // Changed in the tick in which the generation before began, or later.
-        assert_eq!(with(|stat| stat.ctime = at(999, 990_000_000)), Verdict::Contents);
-        assert_eq!(with(|stat| stat.ctime = at(998, 0)), Verdict::Contents);
-        assert_eq!(with(|stat| stat.ctime = at(997, 0)), Verdict::Unexplained);
+    }
+
+    #[test]
+    fn what_changed_while_it_was_saved_is_not_believed() {
+        let judge = Judge { began: at(1000, 0), ..Judge::default() };
+        let (mut former, mut stat) = pair();
+        let mut with = |ctime| {
+            (former.metadata.ctime, stat.ctime) = (ctime, ctime);
+            judge.compare(&former, &stat)
+        };
+        assert_eq!(with(at(1000, 1)), Verdict::Contents);
+        assert_eq!(with(at(999, 990_000_000)), Verdict::Contents);
+        assert_eq!(with(at(999, 970_000_000)), Verdict::Unchanged);
+        // Whole seconds only.
+        assert_eq!(with(at(998, 0)), Verdict::Contents);
+        assert_eq!(with(at(997, 0)), Verdict::Unchanged);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct Walk {
     pub keys: crate::crypto::Keys,
     /// What is to be done.
     pub queue: Queue,
+    /// Where to look for what has a new name.
+    pub moves: super::moves::Moves,
     /// Contents of files with several links that were read already.
     pub links: super::links::Links,
 }
@@ -190,7 +192,10 @@ impl Worker<'_> {
                 let Some(subdir) = node.subdirs.get(number) else { return Ok(()) };
                 let Some((name, _)) = node.names.get(subdir.at) else { return Ok(()) };
                 match node.dir.child(name) {
-                    Ok(dir) => self.enter(dir, subdir.former, parent),
+                    Ok(dir) => {
+                        let former = subdir.former.or_else(|| self.moved_directory(&dir));
+                        self.enter(dir, former, parent)
+                    }
                     Err(LiveError::Vanished) => {
                         self.walk.queue.complete(&parent, Outcome::Gone);
                         Ok(())
@@ -202,6 +207,17 @@ impl Worker<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// What a directory was under another name. Its entries are compared one by one as always, so a wrong guess does no harm.
+    fn moved_directory(&self, dir: &LiveDir) -> Former {
+        if !self.walk.judge.may_be_moved(dir.stat()) {
+            return None;
+        }
+        match self.walk.moves.find(dir.stat())?.content {
+            Content::Directory(page) => Some(page),
+            _ => None,
         }
     }
 
