@@ -12,6 +12,8 @@
 //! Everything here talks to 127.0.0.1 only and removes what it made when it is dropped.
 
 pub mod clock;
+pub mod compare;
+pub mod interrupt;
 pub mod manifest;
 pub mod measure;
 pub mod meter;
@@ -19,7 +21,11 @@ pub mod need;
 pub mod process;
 pub mod random;
 pub mod relay;
+pub mod report;
+pub mod result;
+pub mod run;
 pub mod smoke;
+pub mod spec;
 pub mod sshd;
 pub mod tool;
 pub mod workload;

@@ -25,6 +25,15 @@ enum Order {
     /// Measures what must hold everywhere, prints each figure with its limit, and fails where one does not hold.
     Smoke(orders::smoke::Smoke),
 
+    /// Runs the benchmarks of specs and writes results, one JSON object a line.
+    Run(orders::run::Run),
+
+    /// Makes one HTML page of all results in a directory.
+    Report(orders::report::Report),
+
+    /// Compares two directories of results, and fails where the second is worse than wanted.
+    Compare(orders::compare::Compare),
+
     /// Passes an SFTP server's input and output through and reports every packet (started by sshd).
     #[command(hide = true)]
     Meter {
@@ -40,6 +49,9 @@ enum Order {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Order::Smoke(order) => order.run(),
+        Order::Run(order) => order.run(),
+        Order::Report(order) => order.run(),
+        Order::Compare(order) => order.run(),
         Order::Meter { socket, command } => obbench::meter::tap::run(&socket, &command)
             .map(|status| ExitCode::from(u8::try_from(status.code().unwrap_or(255)).unwrap_or(255)))
             .map_err(Failure::from),

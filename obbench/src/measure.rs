@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use serde::{Deserialize, Serialize};
 
-use crate::{clock, process};
+use crate::{clock, interrupt, process};
 
 /// How often memory is looked at.
 const PERIOD: Duration = Duration::from_millis(10);
@@ -62,8 +62,11 @@ impl Measured {
 /// is empty, its output is kept.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When it cannot be started, or this process was asked to end.
 pub fn run(mut command: Command, limit: Duration) -> io::Result<Measured> {
+    if interrupt::requested() {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "asked to end"));
+    }
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     command.stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?).process_group(0);
     let begin = clock::now();

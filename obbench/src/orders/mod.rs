@@ -1,5 +1,8 @@
 //! The program's commands.
 
+pub mod compare;
+pub mod report;
+pub mod run;
 pub mod smoke;
 
 /// Why a command did not do what it was to do; the sentence is all that is wanted of it.

@@ -52,6 +52,7 @@ impl Smoke {
         }
         let tool = tool::find(&self.tool, self.kitbag.as_deref());
         let tool = tool.ok_or_else(|| format!("{} is not installed, or not known", self.tool))?;
+        obbench::interrupt::install()?;
         let options = if self.full { Options::full() } else { Options::quick() };
         let scratch = self.scratch.unwrap_or_else(std::env::temp_dir);
         let mut bench = Bench::new(tool, &scratch, options)?;

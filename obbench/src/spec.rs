@@ -1,0 +1,229 @@
+//! What to measure: the form of a spec.
+//!
+//! ```yaml
+//! name: laptop over cable
+//! seed: 1
+//! repeats: 3
+//! workloads:
+//!   - laptop: { files: 5000 }
+//! links: [local, direct, cable, 50ms]
+//! tools: [kitbag, restic]
+//! steps: [init, first, unchanged, edited, generations, ls, restore, restore-cold, fsck]
+//! ```
+//!
+//! Each workload is run over each link with each tool, step by step, as often as `repeats` says.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::relay::Link;
+use crate::workload::Workload;
+
+/// A spec.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Spec {
+    /// A name for the report.
+    pub name: String,
+    /// The seed of trees and edits.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// How often everything is done, each time from the beginning.
+    #[serde(default = "one")]
+    pub repeats: u64,
+    /// Minutes that a step may take.
+    #[serde(default = "hour")]
+    pub limit_minutes: u64,
+    /// The trees.
+    #[serde(with = "serde_norway::with::singleton_map_recursive")]
+    pub workloads: Vec<Workload>,
+    /// The ways to the repository.
+    pub links: Vec<Way>,
+    /// The programs, by the names of [`crate::tool::NAMES`].
+    pub tools: Vec<String>,
+    /// What is done, in this order.
+    pub steps: Vec<Step>,
+}
+
+/// A way to the repository.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Way {
+    /// A directory of this machine.
+    Local,
+    /// SFTP to this machine, with nothing between.
+    Direct,
+    /// SFTP over an emulated link, which has a name.
+    Link(String, Link),
+}
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Step {
+    /// Make the repository.
+    Init,
+    /// The first backup.
+    First,
+    /// A backup of the same tree again.
+    Unchanged,
+    /// A backup after a round of edits, which is not measured.
+    Edited,
+    /// List generations.
+    Generations,
+    /// List files.
+    Ls,
+    /// Restore everything into an empty directory.
+    Restore,
+    /// The same without the local cache.
+    RestoreCold,
+    /// Restore onto what the step before restored.
+    RestoreOnto,
+    /// Compare with the tree.
+    Verify,
+    /// Check the repository.
+    Fsck,
+    /// Forget all generations but the latest.
+    Forget,
+    /// Remove what nothing needs.
+    Gc,
+    /// A backup of the unchanged tree after the local cache was lost.
+    Disaster,
+}
+
+/// Why a spec cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SpecError {
+    /// The file cannot be read.
+    #[error("cannot read the spec {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: std::path::PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not as it should be; the source says where.
+    #[error("the spec {}: {source}", path.display())]
+    Form {
+        /// Which.
+        path: std::path::PathBuf,
+        /// Line, column, and what is wrong.
+        source: serde_norway::Error,
+    },
+}
+
+impl Spec {
+    /// Reads a spec.
+    ///
+    /// # Errors
+    /// When it cannot be read or is wrong, with the place.
+    pub fn read(path: &Path) -> Result<Self, SpecError> {
+        let text =
+            std::fs::read_to_string(path).map_err(|source| SpecError::Read { path: path.into(), source })?;
+        serde_norway::from_str(&text).map_err(|source| SpecError::Form { path: path.into(), source })
+    }
+
+    /// How long a step may take.
+    #[must_use]
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs(self.limit_minutes.saturating_mul(60))
+    }
+}
+
+impl Way {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Local => "local",
+            Self::Direct => "direct",
+            Self::Link(name, _) => name,
+        }
+    }
+
+    /// The link that is emulated, if any.
+    #[must_use]
+    pub fn link(&self) -> Option<&Link> {
+        match self {
+            Self::Link(_, link) => Some(link),
+            Self::Local | Self::Direct => None,
+        }
+    }
+}
+
+impl TryFrom<String> for Way {
+    type Error = crate::relay::UnknownLink;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        Ok(match name.as_str() {
+            "local" => Self::Local,
+            "direct" => Self::Direct,
+            _ => Self::Link(name.clone(), name.parse()?),
+        })
+    }
+}
+
+impl Step {
+    /// Its name in specs and results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::First => "first",
+            Self::Unchanged => "unchanged",
+            Self::Edited => "edited",
+            Self::Generations => "generations",
+            Self::Ls => "ls",
+            Self::Restore => "restore",
+            Self::RestoreCold => "restore-cold",
+            Self::RestoreOnto => "restore-onto",
+            Self::Verify => "verify",
+            Self::Fsck => "fsck",
+            Self::Forget => "forget",
+            Self::Gc => "gc",
+            Self::Disaster => "disaster",
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn hour() -> u64 {
+    60
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "name: x\nworkloads:\n  - laptop: { files: 5 }\n  - many-files: { files: 3, bytes: 1 }\n\
+                        links: [local, cable, 80ms]\ntools: [tar]\nsteps: [first, restore-cold]\n";
+
+    fn error(text: &str) -> String {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("written");
+        Spec::read(file.path()).expect_err("it is wrong").to_string()
+    }
+
+    #[test]
+    fn reads_what_it_shows() {
+        let spec: Spec = serde_norway::from_str(GOOD).expect("a spec");
+        assert_eq!(spec.workloads.len(), 2);
+        assert_eq!(spec.links.iter().map(Way::name).collect::<Vec<_>>(), ["local", "cable", "80ms"]);
+        assert_eq!((spec.seed, spec.repeats), (1, 1));
+    }
+
+    #[test]
+    fn says_where_it_is_wrong() {
+        let step = error(&GOOD.replace("restore-cold", "restore-clod"));
+        assert!(step.contains("restore-clod") && step.contains("line 7 column"), "{step}");
+        let link = error(&GOOD.replace("80ms", "moon"));
+        assert!(link.contains("moon") && link.contains("line 5 column"), "{link}");
+        let field = error(&format!("{GOOD}steeps: 3\n"));
+        assert!(field.contains("steeps") && field.contains("line 8"), "{field}");
+    }
+}
