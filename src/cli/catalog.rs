@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::Context;
-use super::connect::sealing;
 use super::error::{Exit, Failure};
 use crate::base::id::{ClientId, GenerationId};
 use crate::base::time::{Clock as _, SystemClock};
@@ -16,7 +15,7 @@ use crate::store::ErrorKind;
 /// # Errors
 /// When the store does not answer.
 pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation>, Exit), Failure> {
-    let catalog = Catalog::new(repository.store().clone(), sealing(repository));
+    let catalog = repository.catalog();
     let client = repository.keys().names().client_id(context.settings.client.as_bytes());
     let ids = Catalog::ids(&catalog.list(client).wait()?);
     let mut exit = Exit::Done;
@@ -51,7 +50,7 @@ pub fn clients(
     context: &Context,
     repository: &Repository,
 ) -> Result<(BTreeMap<String, usize>, Exit), Failure> {
-    let catalog = Catalog::new(repository.store().clone(), sealing(repository));
+    let catalog = repository.catalog();
     let lists: Vec<_> = catalog.clients()?.into_iter().map(|client| (client, catalog.list(client))).collect();
     let mut exit = Exit::Done;
     let mut names = BTreeMap::new();

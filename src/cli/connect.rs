@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::Context;
 use super::error::Failure;
 use super::passphrase;
-use crate::bag::Sealing;
+use crate::bag::source::Source;
 use crate::base::time::SystemClock;
+use crate::cache::known::CacheHome;
 use crate::chunker::Limits;
 use crate::crypto::Cost;
 use crate::repo::{self, Encryption, InitOptions, Repository};
@@ -31,11 +32,19 @@ impl Context {
         }
     }
 
-    /// The repository, opened. A person is asked for the passphrase again when it was wrong.
+    /// The repository, opened, with the local cache before it.
+    ///
+    /// # Errors
+    /// As [`Self::open_bare`].
+    pub fn open(&self, store: SharedStore) -> Result<Repository, Failure> {
+        Ok(self.with_cache(self.open_bare(store)?))
+    }
+
+    /// The repository, opened, without a cache. A person is asked for the passphrase again when it was wrong.
     ///
     /// # Errors
     /// See [`repo::OpenError`]; that no passphrase could be had.
-    pub fn open(&self, store: SharedStore) -> Result<Repository, Failure> {
+    pub fn open_bare(&self, store: SharedStore) -> Result<Repository, Failure> {
         let source = &self.settings.passphrase;
         let mut unheard = None;
         let opened = repo::open(store, &mut |failed| {
@@ -54,6 +63,22 @@ impl Context {
         Ok(repository)
     }
 
+    /// The repository with the local cache before it. A cache that cannot be used is told, and done without.
+    #[must_use]
+    pub fn with_cache(&self, repository: Repository) -> Repository {
+        let Some(settings) = &self.settings.cache else { return repository };
+        let cache =
+            CacheHome::open(&settings.dir).and_then(|home| home.repository(repository.id(), settings.limit));
+        match cache {
+            Ok(cache) => repository.with_cache(cache),
+            Err(error) => {
+                self.screen
+                    .say(&format!("kitbag: {error}; say --cache-dir DIR, or --no-cache if that is meant"));
+                repository
+            }
+        }
+    }
+
     /// Makes a repository.
     ///
     /// # Errors
@@ -68,8 +93,11 @@ impl Context {
     }
 }
 
-/// What sealing takes in this repository.
+/// Bytes of opened blocks that are kept while reading.
+const OPENED: usize = 32 << 20;
+
+/// The objects of this repository.
 #[must_use]
-pub fn sealing(repository: &Repository) -> Sealing {
-    Sealing { keys: repository.keys().clone(), repository: repository.id() }
+pub fn source(repository: &Repository) -> Source {
+    Source::new(repository.bags(), OPENED)
 }

@@ -7,7 +7,11 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-use crate::generation::{CatalogError, SpecError};
+use crate::backup::BackupError;
+use crate::bag::reader::ReadError;
+use crate::dir::reader::TreeError;
+use crate::generation::baglist::BagListError;
+use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
 use crate::repo::{InitError, OpenError};
 use crate::sftp::transport::ssh_config::ConfigError;
@@ -211,6 +215,58 @@ impl From<CatalogError> for Failure {
             damaged => {
                 Self::new(Exit::Damaged, damaged.to_string()).hint("`kitbag fsck` says what else is damaged")
             }
+        }
+    }
+}
+
+impl From<TreeError> for Failure {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Read(error) => error.into(),
+            damaged => damage(&damaged),
+        }
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => error.into(),
+            damaged => damage(&damaged),
+        }
+    }
+}
+
+impl From<BagListError> for Failure {
+    fn from(error: BagListError) -> Self {
+        match error {
+            BagListError::Read(error) => error.into(),
+            damaged => damage(&damaged),
+        }
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::Store(error) => error.into(),
+            lost => Self::failed(lost.to_string()).hint("run this again"),
+        }
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        let said = error.to_string();
+        match error {
+            BackupError::Interrupted => Self::interrupted(),
+            BackupError::Store(error) => error.into(),
+            BackupError::Session(error) => error.into(),
+            BackupError::Tree(error) => error.into(),
+            BackupError::Catalog(error) => error.into(),
+            BackupError::BagList(error) => error.into(),
+            BackupError::NoRoots => Self::new(Exit::Incomplete, said),
+            BackupError::Index(_) | BackupError::Table(_) | BackupError::Stopped => Self::failed(said),
         }
     }
 }

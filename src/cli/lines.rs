@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub files_read: u64,
     /// Bytes read from them.
     pub bytes_read: u64,
+    /// Bytes of contents that the repository did not have.
+    pub new_bytes: u64,
     /// Bytes to send, as far as known.
     pub queued: u64,
     /// Bytes of these that the server has acknowledged.

@@ -24,6 +24,7 @@ pub mod settings;
 pub mod signals;
 pub mod ssh;
 pub mod tracing;
+pub mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -84,11 +85,10 @@ impl Context {
             Command::Init(args) => commands::init::run(self, &args),
             Command::Generations => commands::generations::run(self),
             Command::Clients => commands::clients::run(self),
-            Command::Backup(_)
-            | Command::Ls(_)
-            | Command::Cat(_)
-            | Command::Restore(_)
-            | Command::Fsck(_) => Err(Failure::failed("this command is still to come")),
+            Command::Backup(args) => commands::backup::run(self, &args),
+            Command::Ls(args) => commands::ls::run(self, &args),
+            Command::Cat(args) => commands::cat::run(self, &args),
+            Command::Restore(_) | Command::Fsck(_) => Err(Failure::failed("this command is still to come")),
         }
     }
 }

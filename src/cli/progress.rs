@@ -81,6 +81,7 @@ struct Counts {
     files: AtomicU64,
     files_read: AtomicU64,
     bytes_read: AtomicU64,
+    new_bytes: AtomicU64,
     file_bytes: AtomicU64,
     queued: AtomicU64,
     stored: AtomicU64,
@@ -95,6 +96,7 @@ impl Counts {
             Counter::Files => Some(&self.files),
             Counter::FilesRead => Some(&self.files_read),
             Counter::BytesRead => Some(&self.bytes_read),
+            Counter::NewBytes => Some(&self.new_bytes),
             Counter::FileBytes => Some(&self.file_bytes),
             Counter::BytesQueued => Some(&self.queued),
             Counter::BytesStored => Some(&self.stored),
@@ -114,6 +116,7 @@ impl Heard {
             files: read(&self.counts.files),
             files_read: read(&self.counts.files_read),
             bytes_read: read(&self.counts.bytes_read),
+            new_bytes: read(&self.counts.new_bytes),
             file_bytes: read(&self.counts.file_bytes),
             // Before `queued`, so that no more seems to be sent than there is.
             stored: read(&self.counts.stored),

@@ -1,8 +1,11 @@
 //! One command a file: settings in, one operation, and words or JSON out.
 
+pub mod backup;
+pub mod cat;
 pub mod clients;
 pub mod generations;
 pub mod init;
+pub mod ls;
 
 use super::error::Exit;
 use super::progress::Progress;

@@ -1,0 +1,208 @@
+//! `kitbag backup`
+
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::backup::{self, Options, Summary};
+use crate::base::text::escape;
+use crate::base::time::{Clock, SystemClock};
+use crate::cli::Context;
+use crate::cli::args::{Backup, Compression, Encryption};
+use crate::cli::error::{Exit, Failure};
+use crate::cli::human;
+use crate::cli::lines::{Job, Snapshot};
+use crate::cli::output::Output;
+use crate::cli::progress::Progress;
+use crate::cli::report::{GenerationReport, TrafficReport};
+use crate::cli::select::absolute;
+use crate::cli::settings::{Verbosity, host_name};
+use crate::compress::Level;
+use crate::live::exclude::Rules;
+use crate::monitor::Monitor;
+use crate::repo::Repository;
+use crate::store::discard::Discard;
+use crate::store::{SharedStore, Traffic};
+
+/// Saves files as a new generation.
+///
+/// # Errors
+/// Why there is none.
+pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
+    let clock = SystemClock::new();
+    let mut options = options(context, args)?;
+    let mut store = context.store()?;
+    if args.dry_run {
+        store = Arc::new(Discard::new(store));
+    }
+    let repository = open(context, args, &store)?;
+    options.index_dir = repository.cache().directory("index");
+    let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
+    let monitor: Arc<dyn Monitor> = progress.clone();
+    let outcome = backup::run(&repository, &options, &monitor, &clock, &context.cancel);
+    progress.end();
+    let summary = outcome?;
+    let told = Told {
+        summary: &summary,
+        counts: progress.snapshot(),
+        problems: progress.lost(),
+        traffic: store.traffic(),
+        time: clock.monotonic(),
+        dry_run: args.dry_run,
+    };
+    let mut output = Output::new();
+    if context.settings.json {
+        output.json(&told.report(&clock))?;
+    } else if context.settings.verbosity > Verbosity::Quiet {
+        told.lines().iter().try_for_each(|line| output.line(line))?;
+    }
+    output.finish()?;
+    Ok(super::outcome(&progress))
+}
+
+/// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
+fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Repository, Failure> {
+    let opened = match context.open_bare(store.clone()) {
+        Err(failure) if args.init && failure.exit == Exit::NoRepository => {
+            let encrypted = args.encryption.unwrap_or_default() == Encryption::Passphrase;
+            context.init(store.clone(), encrypted)
+        }
+        opened => opened,
+    }?;
+    Ok(if args.dry_run { opened } else { context.with_cache(opened) })
+}
+
+fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
+    let here = context.here()?;
+    let mut rules = Rules {
+        caches: args.exclude_caches,
+        if_present: args
+            .exclude_if_present
+            .iter()
+            .map(|name| name.clone().into_os_string().into_vec())
+            .collect(),
+        one_file_system: args.one_file_system,
+        ..Rules::default()
+    };
+    for file in &args.exclude_files {
+        let text = std::fs::read(file).map_err(|error| {
+            Failure::usage(format!("cannot read --exclude-from {}: {error}", file.display()))
+        })?;
+        rules.add_lines(&text)?;
+    }
+    rules.globs.extend(args.excludes.iter().cloned());
+    let processors = std::thread::available_parallelism().map_or(2, usize::from);
+    Ok(Options {
+        roots: args.roots.iter().map(|root| absolute(root, &here)).collect(),
+        client: context.settings.client.clone(),
+        host: host_name()?,
+        exclude: rules.build()?,
+        level: match args.compression.unwrap_or_default() {
+            Compression::Off => Level::Off,
+            Compression::Fast => Level::Fast,
+            Compression::Default => Level::Default,
+            Compression::Max => Level::Max,
+        },
+        ignore_inode: false,
+        reread: false,
+        skip_if_unchanged: false,
+        dry_run: args.dry_run,
+        walkers: (processors * 2).clamp(4, 16),
+        workers: processors.clamp(2, 16),
+        words: words(args),
+        tags: Vec::new(),
+        index_dir: None,
+    })
+}
+
+/// What shaped the generation, as it could be typed again.
+fn words(args: &Backup) -> Vec<String> {
+    let mut words = Vec::new();
+    let flags = [("--exclude-caches", args.exclude_caches), ("--one-file-system", args.one_file_system)];
+    words.extend(flags.iter().filter(|(_, set)| *set).map(|(flag, _)| (*flag).to_owned()));
+    words.extend(args.excludes.iter().map(|pattern| format!("--exclude={pattern}")));
+    words.extend(args.exclude_files.iter().map(|file| format!("--exclude-from={}", file.display())));
+    let names = args.exclude_if_present.iter().map(|name| escape(name.as_os_str().as_bytes()));
+    words.extend(names.map(|name| format!("--exclude-if-present={name}")));
+    words
+}
+
+/// What there is to tell at the end.
+struct Told<'a> {
+    summary: &'a Summary,
+    counts: Snapshot,
+    problems: u64,
+    traffic: Traffic,
+    time: Duration,
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    generation: GenerationReport,
+    dry_run: bool,
+    problems: u64,
+    files_read: u64,
+    bytes_read: u64,
+    bytes_stored: u64,
+    traffic: TrafficReport,
+    seconds: f64,
+}
+
+impl Told<'_> {
+    fn report(&self, clock: &dyn Clock) -> Report {
+        let published = !self.summary.is_skipped;
+        Report {
+            generation: GenerationReport::new(&self.summary.generation, clock.now(), published),
+            dry_run: self.dry_run,
+            problems: self.problems,
+            files_read: self.counts.files_read,
+            bytes_read: self.counts.bytes_read,
+            bytes_stored: self.counts.stored,
+            traffic: self.traffic.into(),
+            seconds: self.time.as_secs_f64(),
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let generation = &self.summary.generation;
+        let counts = &generation.counts;
+        let (id, files) = (generation.id, human::counted(counts.files, "file", "files"));
+        let what = if self.dry_run {
+            "would save".to_owned()
+        } else if self.summary.is_skipped {
+            "nothing has changed since the last generation:".to_owned()
+        } else {
+            format!("generation {id}:")
+        };
+        let problems = match self.problems {
+            0 => String::new(),
+            problems => format!("; {} could not be saved", human::count(problems)),
+        };
+        let read = human::counted(self.counts.files_read, "file", "files");
+        let stored = if self.dry_run { "to be stored" } else { "stored" };
+        let Traffic { requests, serial_waits, bytes_up, bytes_down } = self.traffic;
+        let mut lines = vec![
+            format!("{what} {files}, {}{problems}", human::bytes(counts.bytes)),
+            format!(
+                "{read} read ({}), {} new, {} {stored}, {}",
+                human::bytes(self.counts.bytes_read),
+                human::bytes(self.counts.new_bytes),
+                human::bytes(self.counts.stored),
+                human::duration(self.time)
+            ),
+        ];
+        if requests > 0 {
+            lines.push(format!(
+                "{}, {}, {} up, {} down",
+                human::counted(requests, "request", "requests"),
+                human::counted(serial_waits, "serial wait", "serial waits"),
+                human::bytes(bytes_up),
+                human::bytes(bytes_down)
+            ));
+        }
+        lines
+    }
+}
