@@ -58,14 +58,16 @@ impl LiveDir {
     /// Opens a root by its path, following links in it: who names a root means what it leads to.
     ///
     /// # Errors
-    /// [`LiveError::Vanished`] if there is nothing, else what the system said.
+    /// [`LiveError::Vanished`] if there is nothing, [`LiveError::Replaced`] if it is no directory, else what the system
+    /// said.
     pub fn open_root(path: &[u8]) -> Result<Arc<Self>> {
         Self::open_root_with(path, OpenDirs::from_limits())
     }
 
     fn open_root_with(path: &[u8], open_dirs: OpenDirs) -> Result<Arc<Self>> {
         let flags = OPEN.difference(OFlags::NOFOLLOW);
-        let fd = open_quietly(CWD, path, flags, true).map_err(|errno| LiveError::new("open it", errno))?;
+        let fd =
+            open_quietly(CWD, path, flags, true).map_err(|errno| LiveError::opening("open it", errno))?;
         let stat = stat::stat_fd(&fd)?;
         Ok(Arc::new(Self {
             parent: None,

@@ -146,6 +146,27 @@ impl Target {
         parent.child(name)
     }
 
+    /// The directory `name` in `parent`, of which nothing is known but that it is on the way: the one that is there, or a
+    /// new one as `mkdir` makes it. Anything else under that name is removed.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn ensure_way(&self, parent: &Arc<LiveDir>, name: &[u8]) -> Result<Arc<LiveDir>> {
+        let fd = parent.fd()?;
+        match mkdirat(&fd, name, Mode::from_raw_mode(0o777)) {
+            Ok(()) => return parent.child(name),
+            Err(Errno::EXIST) => {}
+            Err(errno) => return Err(LiveError::new("make the directory", errno)),
+        }
+        if stat_child(&fd, name)?.kind == Kind::Directory {
+            return parent.child(name);
+        }
+        self.remove(parent, name)?;
+        mkdirat(&fd, name, Mode::from_raw_mode(0o777))
+            .map_err(|errno| LiveError::new("make the directory", errno))?;
+        parent.child(name)
+    }
+
     /// Opens an existing directory such that entries can be made and removed in it.
     fn enter(&self, parent: &Arc<LiveDir>, name: &[u8], stat: &Stat) -> Result<Arc<LiveDir>> {
         if !self.is_root && stat.mode & 0o700 != 0o700 {
