@@ -1,6 +1,7 @@
 //! Objects by reference, with the blocks opened last kept.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use lru::LruCache;
 
@@ -14,6 +15,8 @@ use crate::entry::{Place, Reference};
 pub struct Source {
     reader: BagReader,
     opened: Mutex<Opened>,
+    /// Sealed bags that are here as a whole.
+    held: RwLock<HashMap<BagId, Vec<u8>>>,
 }
 
 struct Opened {
@@ -27,7 +30,26 @@ impl Source {
     #[must_use]
     pub fn new(reader: BagReader, budget: usize) -> Self {
         let opened = Opened { blocks: LruCache::unbounded(), bytes: 0, budget };
-        Self { reader, opened: Mutex::new(opened) }
+        Self { reader, opened: Mutex::new(opened), held: RwLock::default() }
+    }
+
+    /// Keeps a whole sealed bag, beside the budget: what lies in it costs no round trip from now on.
+    pub fn hold(&self, bag: BagId, sealed: Vec<u8>) {
+        self.held.write().unwrap_or_else(PoisonError::into_inner).insert(bag, sealed);
+    }
+
+    /// Whether a bag is kept as a whole.
+    #[must_use]
+    pub fn holds(&self, bag: BagId) -> bool {
+        self.held.read().unwrap_or_else(PoisonError::into_inner).contains_key(&bag)
+    }
+
+    /// A block out of a bag that is kept as a whole.
+    fn held(&self, place: &Place) -> Option<Vec<u8>> {
+        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let start = usize::try_from(place.offset).ok()?;
+        let end = start.checked_add(usize::try_from(place.stored).ok()?)?;
+        held.get(&place.bag)?.get(start..end).map(<[u8]>::to_vec)
     }
 
     /// The reader below.
@@ -67,7 +89,11 @@ impl Source {
         if let Some(block) = self.lock().blocks.get(&key) {
             return Ok(Arc::clone(block));
         }
-        let block = Arc::new(self.reader.block(kind, place)?);
+        let opened = match self.held(place) {
+            Some(mut sealed) => self.reader.open(kind, place.bag, place.offset, &mut sealed)?,
+            None => self.reader.block(kind, place)?,
+        };
+        let block = Arc::new(opened);
         self.lock().insert(key, Arc::clone(&block));
         Ok(block)
     }

@@ -6,8 +6,10 @@
 //! by the hash of the chunk's id.
 
 pub mod format;
+pub mod lookup;
 pub mod paging;
 pub mod places;
 pub mod reader;
+pub mod walk;
 
 pub use format::{Child, FormatError, List, Page};

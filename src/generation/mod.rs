@@ -3,8 +3,10 @@
 pub mod baglist;
 pub mod catalog;
 pub mod format;
+pub mod locate;
 pub mod session;
 pub mod spec;
+pub mod trees;
 
 pub use baglist::BagCounter;
 pub use catalog::{Catalog, CatalogError};

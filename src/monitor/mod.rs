@@ -28,7 +28,7 @@ pub enum Counter {
     BytesQueued,
     /// Bytes acknowledged by the store.
     BytesStored,
-    /// Bytes written to restored files.
+    /// Bytes of restored files' contents that are in their places: written, found there already, or holes.
     BytesRestored,
     /// Files completely restored.
     FilesRestored,

@@ -1,0 +1,136 @@
+//! Fetching a generation's directories ahead of need.
+//!
+//! A tree can be read level by level, which costs a wait for each; but a generation names all bags that it needs, so its tree bags can be fetched all at
+//! once: the bags of the roots and of the bag list first, then the others. Two flights, however deep the tree is.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::format::{Generation, decode_bucket};
+use crate::bag::BagKind;
+use crate::bag::source::Source;
+use crate::base::id::BagId;
+use crate::dir::reader;
+use crate::store::{ErrorKind, Pending, StoreError, layout};
+
+/// Sealed bytes of tree bags that are kept at most: the trees of about a million files.
+const HELD: u64 = 64 << 20;
+
+/// A larger bag is not fetched whole.
+const LARGEST_BAG: u64 = 48 << 20;
+
+/// Bytes of tree bags that are under way at once, as far as is known before they are there.
+const UNDER_WAY: u64 = 48 << 20;
+
+/// More roots and buckets than this in different bags are not fetched as whole bags, because little of each may be wanted.
+const FIRST_BAGS: usize = 8;
+
+/// Entries whose directories are cheap enough to fetch all of them even if only some are wanted.
+const CHEAP: u64 = 100_000;
+
+/// Whether it pays to fetch all directories although only a part of them is wanted.
+#[must_use]
+pub fn are_cheap(generation: &Generation) -> bool {
+    let counts = &generation.counts;
+    let entries = counts.files.saturating_add(counts.directories).saturating_add(counts.others);
+    entries <= CHEAP
+}
+
+/// Fetches the generation's tree bags into `source`, as far as they fit. What is damaged or missing is no failure here: whoever needs it finds that out.
+///
+/// # Errors
+/// When the store is out of reach.
+pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), StoreError> {
+    let mut flight = Flight { source, under_way: VecDeque::new(), expected: 0, held: 0 };
+    let roots = generation.roots.iter().flat_map(|root| reader::references(&root.entry));
+    let tops = roots.filter(|(kind, _)| *kind == BagKind::Tree).map(|(_, top)| top.place.bag);
+    let first: BTreeSet<BagId> = generation.bag_list.own_bags().chain(tops).collect();
+    if first.len() <= FIRST_BAGS {
+        for bag in &first {
+            flight.start(*bag, 1 << 20)?;
+        }
+        flight.land(0)?;
+    }
+    let buckets: Vec<_> = generation
+        .bag_list
+        .buckets
+        .iter()
+        .map(|bucket| {
+            let place = bucket.place;
+            let is_held = source.holds(place.bag);
+            let fetched =
+                (!is_held).then(|| source.reader().fetch(place.bag, place.offset, place.stored.into()));
+            (bucket, fetched)
+        })
+        .collect();
+    for (bucket, fetched) in buckets {
+        let place = bucket.place;
+        let opened = match fetched {
+            None => source.object(BagKind::Tree, bucket),
+            Some(fetched) => fetched.wait().map_err(Into::into).and_then(|mut sealed| {
+                let block = source.reader().open(BagKind::Tree, place.bag, place.offset, &mut sealed)?;
+                source.reader().object(bucket, &block).map(<[u8]>::to_vec)
+            }),
+        };
+        let uses = match opened {
+            Ok(bytes) => decode_bucket(&bytes).unwrap_or_default(),
+            Err(crate::bag::reader::ReadError::Store(error)) => {
+                passable(error)?;
+                continue;
+            }
+            Err(_) => continue,
+        };
+        for one in uses.into_iter().filter(|one| one.kind == BagKind::Tree) {
+            flight.start(one.bag, one.bytes)?;
+        }
+    }
+    flight.land(0)
+}
+
+/// Bags under way.
+struct Flight<'a> {
+    source: &'a Source,
+    under_way: VecDeque<(BagId, u64, Pending<Vec<u8>>)>,
+    expected: u64,
+    held: u64,
+}
+
+impl Flight<'_> {
+    fn start(&mut self, bag: BagId, expected: u64) -> Result<(), StoreError> {
+        if self.source.holds(bag) || self.under_way.iter().any(|(other, ..)| *other == bag) {
+            return Ok(());
+        }
+        let expected = expected.clamp(64 << 10, LARGEST_BAG);
+        self.land(UNDER_WAY.saturating_sub(expected))?;
+        if self.held.saturating_add(self.expected) >= HELD {
+            return Ok(());
+        }
+        let pending = self.source.reader().store().read_all(&layout::bag(bag), LARGEST_BAG);
+        self.under_way.push_back((bag, expected, pending));
+        self.expected = self.expected.saturating_add(expected);
+        Ok(())
+    }
+
+    /// Waits until at most so many bytes are under way.
+    fn land(&mut self, most: u64) -> Result<(), StoreError> {
+        while self.expected > most {
+            let Some((bag, expected, pending)) = self.under_way.pop_front() else { return Ok(()) };
+            self.expected = self.expected.saturating_sub(expected);
+            match pending.wait() {
+                Ok(sealed) => {
+                    self.held = self.held.saturating_add(u64::try_from(sealed.len()).unwrap_or(u64::MAX));
+                    self.source.hold(bag, sealed);
+                }
+                Err(error) => passable(error)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets pass what only means that a bag cannot be had as a whole.
+fn passable(error: StoreError) -> Result<(), StoreError> {
+    match error.kind {
+        ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLong => Ok(()),
+        _ => Err(error),
+    }
+}

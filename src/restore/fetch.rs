@@ -1,0 +1,215 @@
+//! Chunks on their way from the store into files.
+
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender};
+
+use super::item::Item;
+use super::links::Claim;
+use super::plan::{Block, Read, Want, reads};
+use super::site::{Site, Trouble};
+use crate::bag::BagKind;
+use crate::base::budget::{Budget, Permit};
+use crate::entry::Place;
+use crate::store::Pending;
+
+/// Chunks gathered until their reads are planned.
+const MOST_WANTS: usize = 8192;
+
+/// Bytes of chunks gathered until their reads are planned. They are not in memory: a larger window only finds more neighbours.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Sealed bytes that are under way, or wait to be opened.
+const UNDER_WAY: u64 = 48 << 20;
+
+/// What a chunk is wanted for.
+pub struct Goal {
+    item: Arc<Item>,
+    part: Part,
+}
+
+enum Part {
+    /// Contents at this offset.
+    Contents(u64),
+    /// The xattr at this place.
+    Xattr(usize),
+}
+
+/// Something for the workers to do.
+pub enum Job {
+    /// All that the planner has to say of it is said.
+    Item(Arc<Item>),
+    /// It is another name of a file that is there.
+    Link(Arc<Item>, Claim),
+    /// A read that is under way.
+    Read(Read<Goal>, Pending<Vec<u8>>, Permit),
+}
+
+/// Does what comes, until nobody can send any more.
+pub fn work(site: &Site<'_>, jobs: &Receiver<Job>) {
+    for job in jobs {
+        match job {
+            Job::Item(item) => item.arrived(site),
+            Job::Link(item, claim) => item.claimed(site, claim),
+            // Whoever waits for what comes is given up as well.
+            Job::Read(..) if site.is_stopped() => {}
+            Job::Read(read, pending, permit) => {
+                land(site, read, pending);
+                drop(permit);
+            }
+        }
+    }
+}
+
+/// Gathers what is wanted, plans reads and sends them on their way.
+pub struct Window {
+    wants: Vec<Want<Goal>>,
+    bytes: u64,
+    jobs: Sender<Job>,
+    budget: Budget,
+}
+
+impl Window {
+    /// Reads go to whoever works off `jobs`.
+    pub fn new(jobs: Sender<Job>) -> Self {
+        Self { wants: Vec::new(), bytes: 0, jobs, budget: Budget::new(UNDER_WAY) }
+    }
+
+    /// Hands out a job.
+    pub fn send(&self, job: Job) {
+        // Workers live as long as this sender.
+        let _ = self.jobs.send(job);
+    }
+
+    /// A chunk is wanted as contents of `item` at `offset`.
+    pub fn want_contents(
+        &mut self,
+        site: &Site<'_>,
+        item: &Arc<Item>,
+        offset: u64,
+        reference: crate::entry::Reference,
+    ) {
+        self.want(site, item, reference, Part::Contents(offset));
+    }
+
+    /// A chunk is wanted as the value of an xattr of `item`.
+    pub fn want_xattr(
+        &mut self,
+        site: &Site<'_>,
+        item: &Arc<Item>,
+        at: usize,
+        reference: crate::entry::Reference,
+    ) {
+        self.want(site, item, reference, Part::Xattr(at));
+    }
+
+    fn want(&mut self, site: &Site<'_>, item: &Arc<Item>, reference: crate::entry::Reference, part: Part) {
+        item.expect();
+        self.bytes = self.bytes.saturating_add(reference.place.len.into());
+        self.wants.push(Want { reference, goal: Goal { item: Arc::clone(item), part } });
+        if self.wants.len() >= MOST_WANTS || self.bytes >= MOST_BYTES {
+            self.flush(site, false);
+        }
+    }
+
+    /// Sends all reads on their way, waiting while too much is; the block wanted last is left for the next time, unless this is the last.
+    pub fn flush(&mut self, site: &Site<'_>, is_last: bool) {
+        let mut wants = std::mem::take(&mut self.wants);
+        self.bytes = 0;
+        if let Some(last) = wants.last().filter(|_| !is_last) {
+            let block = block_of(&last.reference.place);
+            let same = wants.iter().filter(|want| block_of(&want.reference.place) == block).count();
+            if same <= wants.len() / 2 {
+                let (later, now) =
+                    wants.into_iter().partition(|want| block_of(&want.reference.place) == block);
+                wants = now;
+                self.wants = later;
+                let bytes = |want: &Want<Goal>| u64::from(want.reference.place.len);
+                self.bytes = self.wants.iter().map(bytes).fold(0, u64::saturating_add);
+            }
+        }
+        for read in reads(wants) {
+            if site.is_stopped() {
+                return;
+            }
+            let permit = self.budget.take(read.len);
+            let pending = site.reader.fetch(read.bag, read.offset, read.len);
+            self.send(Job::Read(read, pending, permit));
+        }
+    }
+}
+
+fn block_of(place: &Place) -> (crate::base::id::BagId, u64) {
+    (place.bag, place.offset)
+}
+
+/// Waits for a read and puts what it brings where it is wanted.
+fn land(site: &Site<'_>, mut read: Read<Goal>, pending: Pending<Vec<u8>>) {
+    let blocks = std::mem::take(&mut read.blocks);
+    match pending.wait() {
+        Ok(mut sealed) => {
+            for block in blocks {
+                let Place { bag, offset, .. } = block.place;
+                let bytes = read.range(&block.place).and_then(|range| sealed.get_mut(range));
+                match site.reader.open(BagKind::Data, bag, offset, bytes.unwrap_or_default()) {
+                    Ok(opened) => deliver(site, block, &opened),
+                    Err(error) => give_up(site, block, &error.to_string()),
+                }
+            }
+        }
+        Err(error) => {
+            let error = crate::bag::reader::ReadError::Store(error);
+            if !error.is_damage() {
+                if let Some(want) = blocks.iter().flat_map(|block| &block.wants).next() {
+                    want.goal.item.fail(site, error.into());
+                }
+                return;
+            }
+            let is_alone = blocks.len() == 1;
+            for block in blocks {
+                // The bag may have been cut off behind some of them.
+                let again =
+                    if is_alone { None } else { Some(site.reader.block(BagKind::Data, &block.place)) };
+                match again {
+                    Some(Ok(opened)) => deliver(site, block, &opened),
+                    Some(Err(error)) if !error.is_damage() => {
+                        if let Some(want) = block.wants.first() {
+                            want.goal.item.fail(site, error.into());
+                        }
+                        return;
+                    }
+                    Some(Err(error)) => give_up(site, block, &error.to_string()),
+                    None => give_up(site, block, &error.to_string()),
+                }
+            }
+        }
+    }
+}
+
+/// Puts the objects of an opened block where they are wanted.
+fn deliver(site: &Site<'_>, block: Block<Goal>, opened: &[u8]) {
+    let mut last = None;
+    for Want { reference, goal: Goal { item, part } } in block.wants {
+        // Equal ones follow each other: each is hashed once.
+        let bytes = match last {
+            Some((same, bytes)) if same == reference => Ok(bytes),
+            _ => site.reader.object(&reference, opened),
+        };
+        match (bytes, part) {
+            (Ok(bytes), Part::Contents(offset)) => {
+                last = Some((reference, bytes));
+                item.write(site, offset, bytes);
+            }
+            (Ok(bytes), Part::Xattr(at)) => item.set_xattr(at, bytes),
+            (Err(error), _) => item.fail(site, error.into()),
+        }
+        item.arrived(site);
+    }
+}
+
+fn give_up(site: &Site<'_>, block: Block<Goal>, damage: &str) {
+    for Want { goal: Goal { item, .. }, .. } in block.wants {
+        item.fail(site, Trouble::Damage(damage.to_owned()));
+        item.arrived(site);
+    }
+}
