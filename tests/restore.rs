@@ -110,7 +110,6 @@ impl Bench {
             strip_root: false,
             owner_by: OwnerBy::Number,
             workers: 3,
-            trees: None,
         }
     }
 
@@ -530,7 +529,7 @@ fn one_file_as_a_stream() {
     let generation = bench.backup();
     let cat = |path: &[u8]| {
         let mut out = Vec::new();
-        restore::cat(&bench.repository, &generation, (path, None), &mut out, &Cancel::new()).map(|len| {
+        restore::cat(&bench.repository, &generation, path, &mut out, &Cancel::new()).map(|len| {
             assert_eq!(len, out.len() as u64);
             out
         })

@@ -58,7 +58,7 @@ pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), Store
             let place = bucket.place;
             let is_held = source.holds(place.bag);
             let fetched =
-                (!is_held).then(|| source.reader().fetch(place.bag, place.offset, place.stored.into()));
+                (!is_held).then(|| source.reader().fetch(BagKind::Tree, place.bag, place.offset, place.stored.into()));
             (bucket, fetched)
         })
         .collect();
@@ -104,7 +104,7 @@ impl Flight<'_> {
         if self.held.saturating_add(self.expected) >= HELD {
             return Ok(());
         }
-        let pending = self.source.reader().store().read_all(&layout::bag(bag), LARGEST_BAG);
+        let pending = self.source.reader().store(BagKind::Tree).read_all(&layout::bag(bag), LARGEST_BAG);
         self.under_way.push_back((bag, expected, pending));
         self.expected = self.expected.saturating_add(expected);
         Ok(())

@@ -4,9 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
 use super::plan::{Read, Want, reads};
-use super::sources;
+use super::OPENED;
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
+use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
 use crate::base::id::BagId;
 use crate::base::text::escape;
@@ -14,7 +15,7 @@ use crate::dir::reader::{TreeError, pieces};
 use crate::entry::{Content, Kind, Piece};
 use crate::generation::{Generation, locate};
 use crate::repo::Repository;
-use crate::store::{Pending, SharedStore};
+use crate::store::Pending;
 
 /// Bytes of contents whose reads are planned together.
 const BATCH: u64 = 4 << 20;
@@ -55,18 +56,19 @@ struct Batch {
 }
 
 /// Writes the contents of the file at `path` to `out`, in order; holes as zeros. Reads run ahead of what is written, in bounded memory; what was written
-/// was checked. `trees` is where tree bags are read, if not in the repository's own store. Returns the number of bytes.
+/// was checked. Returns the number of bytes.
 ///
 /// # Errors
 /// See [`CatError`]. A part may be written by then.
 pub fn cat(
     repository: &Repository,
     generation: &Generation,
-    (path, trees): (&[u8], Option<&SharedStore>),
+    path: &[u8],
     out: &mut dyn Write,
     cancel: &Cancel,
 ) -> Result<u64, CatError> {
-    let (source, reader) = sources(repository, trees);
+    let source = Source::new(repository.bags(), OPENED);
+    let reader = source.reader();
     let Some((path, entry)) = locate::entry(&source, generation, path)? else {
         return Err(CatError::NotFound(path.to_vec()));
     };
@@ -82,7 +84,7 @@ pub fn cat(
     let mut written = 0u64;
     loop {
         while ahead.len() < AHEAD
-            && let Some(batch) = next_batch(&mut pieces, &reader)?
+            && let Some(batch) = next_batch(&mut pieces, reader)?
         {
             ahead.push_back(batch);
         }
@@ -90,7 +92,7 @@ pub fn cat(
         if cancel.is_cancelled() {
             return Err(CatError::Interrupted);
         }
-        written = written.saturating_add(write(batch, &reader, out)?);
+        written = written.saturating_add(write(batch, reader, out)?);
     }
 }
 
@@ -114,7 +116,7 @@ fn next_batch(
         return Ok(None);
     }
     let reads = reads(wants).into_iter().map(|read| {
-        let pending = reader.fetch(read.bag, read.offset, read.len);
+        let pending = reader.fetch(BagKind::Data, read.bag, read.offset, read.len);
         (read, pending)
     });
     Ok(Some(Batch { pieces: batch, reads: reads.collect() }))

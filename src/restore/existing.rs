@@ -63,5 +63,5 @@ pub fn has_chunk(
 ) -> bool {
     buffer.resize(usize::try_from(chunk.place.len).unwrap_or(usize::MAX), 0);
     let read = file.read_range(offset, buffer);
-    read.is_ok_and(|len| len == buffer.len()) && site.reader.id_of(buffer) == chunk.id
+    read.is_ok_and(|len| len == buffer.len()) && site.reader().id_of(buffer) == chunk.id
 }

@@ -133,7 +133,7 @@ impl Window {
                 return;
             }
             let permit = self.budget.take(read.len);
-            let pending = site.reader.fetch(read.bag, read.offset, read.len);
+            let pending = site.reader().fetch(BagKind::Data, read.bag, read.offset, read.len);
             self.send(Job::Read(read, pending, permit));
         }
     }
@@ -151,7 +151,7 @@ fn land(site: &Site<'_>, mut read: Read<Goal>, pending: Pending<Vec<u8>>) {
             for block in blocks {
                 let Place { bag, offset, .. } = block.place;
                 let bytes = read.range(&block.place).and_then(|range| sealed.get_mut(range));
-                match site.reader.open(BagKind::Data, bag, offset, bytes.unwrap_or_default()) {
+                match site.reader().open(BagKind::Data, bag, offset, bytes.unwrap_or_default()) {
                     Ok(opened) => deliver(site, block, &opened),
                     Err(error) => give_up(site, block, &error.to_string()),
                 }
@@ -169,7 +169,7 @@ fn land(site: &Site<'_>, mut read: Read<Goal>, pending: Pending<Vec<u8>>) {
             for block in blocks {
                 // The bag may have been cut off behind some of them.
                 let again =
-                    if is_alone { None } else { Some(site.reader.block(BagKind::Data, &block.place)) };
+                    if is_alone { None } else { Some(site.reader().block(BagKind::Data, &block.place)) };
                 match again {
                     Some(Ok(opened)) => deliver(site, block, &opened),
                     Some(Err(error)) if !error.is_damage() => {
@@ -193,7 +193,7 @@ fn deliver(site: &Site<'_>, block: Block<Goal>, opened: &[u8]) {
         // Equal ones follow each other: each is hashed once.
         let bytes = match last {
             Some((same, bytes)) if same == reference => Ok(bytes),
-            _ => site.reader.object(&reference, opened),
+            _ => site.reader().object(&reference, opened),
         };
         match (bytes, part) {
             (Ok(bytes), Part::Contents(offset)) => {

@@ -31,8 +31,6 @@ use std::thread;
 
 use crossbeam_channel::bounded;
 
-use crate::bag::Sealing;
-use crate::bag::reader::BagReader;
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
 use crate::base::text::escape;
@@ -40,7 +38,7 @@ use crate::generation::{Generation, trees};
 use crate::live::{LiveError, OwnerBy, Target};
 use crate::monitor::Monitor;
 use crate::repo::Repository;
-use crate::store::{SharedStore, StoreError};
+use crate::store::StoreError;
 
 use fetch::{Window, work};
 use planner::Planner;
@@ -66,8 +64,6 @@ pub struct Options {
     pub owner_by: OwnerBy,
     /// Threads that open, check and write.
     pub workers: usize,
-    /// Where tree bags are read, if not in the repository's own store: one with the cache before it.
-    pub trees: Option<SharedStore>,
 }
 
 /// What was restored.
@@ -115,15 +111,6 @@ pub enum RestoreError {
     Interrupted,
 }
 
-/// The directories and chunks of a repository. `trees` is where tree bags are read, if not in the repository's own store.
-#[must_use]
-pub fn sources(repository: &Repository, trees: Option<&SharedStore>) -> (Source, BagReader) {
-    let sealing = Sealing { keys: repository.keys().clone(), repository: repository.id() };
-    let data = BagReader::new(Arc::clone(repository.store()), sealing.clone());
-    let trees = BagReader::new(Arc::clone(trees.unwrap_or(repository.store())), sealing);
-    (Source::new(trees, OPENED), data)
-}
-
 /// Restores (a part of) a generation.
 ///
 /// Problems with single files go to `monitor`; they do not end it, and the summary counts them.
@@ -137,7 +124,7 @@ pub fn run(
     monitor: &Arc<dyn Monitor>,
     cancel: &Cancel,
 ) -> Result<Summary, RestoreError> {
-    let (source, reader) = sources(repository, options.trees.as_ref());
+    let source = Source::new(repository.bags(), OPENED);
     monitor.phase("reading directories");
     if options.paths.is_empty() || trees::are_cheap(generation) {
         trees::fetch_ahead(&source, generation)?;
@@ -147,7 +134,7 @@ pub fn run(
     let dir = target
         .open(options.to.as_os_str().as_encoded_bytes())
         .map_err(|source| RestoreError::Target { to: options.to.clone(), source })?;
-    let site = Site::new(target, (source, reader), monitor, cancel);
+    let site = Site::new(target, source, monitor, cancel);
     for (path, trouble) in missing {
         site.lost(&path, trouble);
     }

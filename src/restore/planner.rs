@@ -171,8 +171,8 @@ impl<'a> Planner<'a> {
         let value = |xattr: &Xattr| match &xattr.value {
             XattrValue::Inline(_) => Ok(raw_xattr(xattr)),
             XattrValue::Chunk(chunk) => {
-                let block = self.site.reader.block(BagKind::Data, &chunk.place)?;
-                let value = self.site.reader.object(chunk, &block)?.into();
+                let block = self.site.reader().block(BagKind::Data, &chunk.place)?;
+                let value = self.site.reader().object(chunk, &block)?.into();
                 Ok(RawXattr { name: xattr.name.clone(), value })
             }
         };

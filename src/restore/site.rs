@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::links::Links;
 use super::{RestoreError, Summary};
-use crate::bag::reader::ReadError;
+use crate::bag::reader::{BagReader, ReadError};
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
 use crate::dir::reader::TreeError;
@@ -58,10 +58,8 @@ pub struct Tally {
 pub struct Site<'a> {
     /// What writes.
     pub target: Target,
-    /// Tree bags.
+    /// Directories and chunk lists.
     pub source: Source,
-    /// Data bags.
-    pub reader: crate::bag::reader::BagReader,
     /// Who is told.
     pub monitor: &'a Arc<dyn Monitor>,
     /// Hard links.
@@ -77,14 +75,13 @@ impl<'a> Site<'a> {
     /// Nothing done yet.
     pub fn new(
         target: Target,
-        (source, reader): (Source, crate::bag::reader::BagReader),
+        source: Source,
         monitor: &'a Arc<dyn Monitor>,
         cancel: &'a Cancel,
     ) -> Self {
         Self {
             target,
             source,
-            reader,
             monitor,
             links: Links::default(),
             tally: Tally::default(),
@@ -92,6 +89,11 @@ impl<'a> Site<'a> {
             stopped: AtomicBool::new(false),
             cause: Mutex::new(None),
         }
+    }
+
+    /// Chunks.
+    pub fn reader(&self) -> &BagReader {
+        self.source.reader()
     }
 
     /// Whether to go no further.
