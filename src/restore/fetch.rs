@@ -5,12 +5,13 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::item::Item;
-use super::links::Claim;
 use super::plan::{Block, Read, Want, reads};
 use super::site::{Site, Trouble};
 use crate::bag::BagKind;
+use crate::bag::reader::ReadError;
 use crate::base::budget::{Budget, Permit};
-use crate::entry::Place;
+use crate::base::id::BagId;
+use crate::entry::{Place, Reference};
 use crate::store::Pending;
 
 /// Chunks gathered until their reads are planned.
@@ -35,28 +36,20 @@ enum Part {
     Xattr(usize),
 }
 
-/// Something for the workers to do.
-pub enum Job {
-    /// All that the planner has to say of it is said.
-    Item(Arc<Item>),
-    /// It is another name of a file that is there.
-    Link(Arc<Item>, Claim),
-    /// A read that is under way.
-    Read(Read<Goal>, Pending<Vec<u8>>, Permit),
+/// A read that is under way.
+pub struct Flight {
+    read: Read<Goal>,
+    pending: Pending<Vec<u8>>,
+    /// Given back when its bytes are where they belong.
+    _permit: Permit,
 }
 
-/// Does what comes, until nobody can send any more.
-pub fn work(site: &Site<'_>, jobs: &Receiver<Job>) {
-    for job in jobs {
-        match job {
-            Job::Item(item) => item.arrived(site),
-            Job::Link(item, claim) => item.claimed(site, claim),
-            // Whoever waits for what comes is given up as well.
-            Job::Read(..) if site.is_stopped() => {}
-            Job::Read(read, pending, permit) => {
-                land(site, read, pending);
-                drop(permit);
-            }
+/// Puts what comes where it belongs, until nobody can send any more.
+pub fn land_all(site: &Site<'_>, flights: &Receiver<Flight>) {
+    for flight in flights {
+        // Else whoever waits for what comes is given up as well.
+        if !site.is_stopped() {
+            land(site, flight);
         }
     }
 }
@@ -65,20 +58,14 @@ pub fn work(site: &Site<'_>, jobs: &Receiver<Job>) {
 pub struct Window {
     wants: Vec<Want<Goal>>,
     bytes: u64,
-    jobs: Sender<Job>,
+    flights: Sender<Flight>,
     budget: Budget,
 }
 
 impl Window {
-    /// Reads go to whoever works off `jobs`.
-    pub fn new(jobs: Sender<Job>) -> Self {
-        Self { wants: Vec::new(), bytes: 0, jobs, budget: Budget::new(UNDER_WAY) }
-    }
-
-    /// Hands out a job.
-    pub fn send(&self, job: Job) {
-        // Workers live as long as this sender.
-        let _ = self.jobs.send(job);
+    /// Reads go to whoever receives `flights`.
+    pub fn new(flights: Sender<Flight>) -> Self {
+        Self { wants: Vec::new(), bytes: 0, flights, budget: Budget::new(UNDER_WAY) }
     }
 
     /// A chunk is wanted as contents of `item` at `offset`.
@@ -87,7 +74,7 @@ impl Window {
         site: &Site<'_>,
         item: &Arc<Item>,
         offset: u64,
-        reference: crate::entry::Reference,
+        reference: Reference,
     ) {
         self.want(site, item, reference, Part::Contents(offset));
     }
@@ -98,12 +85,12 @@ impl Window {
         site: &Site<'_>,
         item: &Arc<Item>,
         at: usize,
-        reference: crate::entry::Reference,
+        reference: Reference,
     ) {
         self.want(site, item, reference, Part::Xattr(at));
     }
 
-    fn want(&mut self, site: &Site<'_>, item: &Arc<Item>, reference: crate::entry::Reference, part: Part) {
+    fn want(&mut self, site: &Site<'_>, item: &Arc<Item>, reference: Reference, part: Part) {
         item.expect();
         self.bytes = self.bytes.saturating_add(reference.place.len.into());
         self.wants.push(Want { reference, goal: Goal { item: Arc::clone(item), part } });
@@ -134,53 +121,53 @@ impl Window {
             }
             let permit = self.budget.take(read.len);
             let pending = site.reader().fetch(BagKind::Data, read.bag, read.offset, read.len);
-            self.send(Job::Read(read, pending, permit));
+            // Whoever receives lives as long as this sender.
+            let _ = self.flights.send(Flight { read, pending, _permit: permit });
         }
     }
 }
 
-fn block_of(place: &Place) -> (crate::base::id::BagId, u64) {
+fn block_of(place: &Place) -> (BagId, u64) {
     (place.bag, place.offset)
 }
 
 /// Waits for a read and puts what it brings where it is wanted.
-fn land(site: &Site<'_>, mut read: Read<Goal>, pending: Pending<Vec<u8>>) {
+fn land(site: &Site<'_>, flight: Flight) {
+    let Flight { mut read, pending, _permit } = flight;
     let blocks = std::mem::take(&mut read.blocks);
     match pending.wait() {
         Ok(mut sealed) => {
             for block in blocks {
                 let Place { bag, offset, .. } = block.place;
                 let bytes = read.range(&block.place).and_then(|range| sealed.get_mut(range));
-                match site.reader().open(BagKind::Data, bag, offset, bytes.unwrap_or_default()) {
-                    Ok(opened) => deliver(site, block, &opened),
-                    Err(error) => give_up(site, block, &error.to_string()),
-                }
+                let opened = site.reader().open(BagKind::Data, bag, offset, bytes.unwrap_or_default());
+                deliver_or_fail(site, block, opened);
             }
         }
         Err(error) => {
-            let error = crate::bag::reader::ReadError::Store(error);
-            if !error.is_damage() {
-                if let Some(want) = blocks.iter().flat_map(|block| &block.wants).next() {
-                    want.goal.item.fail(site, error.into());
-                }
-                return;
-            }
             let is_alone = blocks.len() == 1;
             for block in blocks {
-                // The bag may have been cut off behind some of them.
-                let again =
-                    if is_alone { None } else { Some(site.reader().block(BagKind::Data, &block.place)) };
-                match again {
-                    Some(Ok(opened)) => deliver(site, block, &opened),
-                    Some(Err(error)) if !error.is_damage() => {
-                        if let Some(want) = block.wants.first() {
-                            want.goal.item.fail(site, error.into());
-                        }
-                        return;
-                    }
-                    Some(Err(error)) => give_up(site, block, &error.to_string()),
-                    None => give_up(site, block, &error.to_string()),
-                }
+                let failed = ReadError::Store(error.duplicate());
+                // The bag may have been cut off behind some of the blocks.
+                let opened = if is_alone || !failed.is_damage() {
+                    Err(failed)
+                } else {
+                    site.reader().block(BagKind::Data, &block.place)
+                };
+                deliver_or_fail(site, block, opened);
+            }
+        }
+    }
+}
+
+fn deliver_or_fail(site: &Site<'_>, block: Block<Goal>, opened: Result<Vec<u8>, ReadError>) {
+    match opened {
+        Ok(opened) => deliver(site, block, &opened),
+        Err(error) => {
+            let error = Arc::new(error);
+            for Want { goal: Goal { item, .. }, .. } in block.wants {
+                item.fail(site, Trouble::Shared(Arc::clone(&error)));
+                item.arrived(site);
             }
         }
     }
@@ -203,13 +190,6 @@ fn deliver(site: &Site<'_>, block: Block<Goal>, opened: &[u8]) {
             (Ok(bytes), Part::Xattr(at)) => item.set_xattr(at, bytes),
             (Err(error), _) => item.fail(site, error.into()),
         }
-        item.arrived(site);
-    }
-}
-
-fn give_up(site: &Site<'_>, block: Block<Goal>, damage: &str) {
-    for Want { goal: Goal { item, .. }, .. } in block.wants {
-        item.fail(site, Trouble::Damage(damage.to_owned()));
         item.arrived(site);
     }
 }

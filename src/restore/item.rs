@@ -74,6 +74,11 @@ impl Item {
         }
     }
 
+    /// Whether there is more to come than the planner's word.
+    pub fn is_expecting(&self) -> bool {
+        self.missing.load(Ordering::Relaxed) > 1
+    }
+
     /// Whether it has failed: nothing more need be fetched for it.
     pub fn has_failed(&self) -> bool {
         matches!(*self.lock(), File::Failed)

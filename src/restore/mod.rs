@@ -40,8 +40,8 @@ use crate::monitor::Monitor;
 use crate::repo::Repository;
 use crate::store::StoreError;
 
-use fetch::{Window, work};
-use planner::Planner;
+use fetch::{Window, land_all};
+use planner::{Planner, make_all};
 use site::Site;
 
 pub use cat::{CatError, cat};
@@ -49,8 +49,11 @@ pub use cat::{CatError, cat};
 /// Bytes of opened tree blocks that are kept.
 const OPENED: usize = 16 << 20;
 
-/// Jobs that wait for a worker.
+/// Things that wait to be made.
 const JOBS: usize = 512;
+
+/// Reads that are under way, or wait to be opened, at most; their bytes have a budget besides.
+const FLIGHTS: usize = 512;
 
 /// What to restore, and where to.
 pub struct Options {
@@ -139,14 +142,17 @@ pub fn run(
         site.lost(&path, trouble);
     }
     monitor.phase("restoring");
-    let (sender, jobs) = bounded(JOBS);
+    let (flights, land) = bounded(FLIGHTS);
+    let (jobs, make) = bounded(JOBS);
     thread::scope(|scope| {
         for _ in 0..options.workers.max(1) {
-            let (site, jobs) = (&site, jobs.clone());
-            scope.spawn(move || work(site, &jobs));
+            let (site, land, make) = (&site, land.clone(), make.clone());
+            // Apart, so that nothing that could be made waits behind what is still under way.
+            scope.spawn(move || land_all(site, &land));
+            scope.spawn(move || make_all(site, &make));
         }
-        drop(jobs);
-        Planner::new(&site, Window::new(sender), dir).run(selected);
+        drop((land, make));
+        Planner::new(&site, Window::new(flights), jobs, dir).run(selected);
     });
     site.outcome()
 }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crossbeam_channel::{Receiver, Sender};
+
 use super::existing::{Existing, has_chunk, look};
-use super::fetch::{Job, Window};
+use super::fetch::Window;
 use super::item::{Item, raw_xattr};
 use super::links::Claim;
 use super::node::Node;
@@ -13,8 +15,8 @@ use super::site::{Site, Trouble};
 use crate::bag::BagKind;
 use crate::base::budget::Budget;
 use crate::dir::{reader, walk};
-use crate::entry::{Content, Entry, Kind, Piece, Xattr, XattrValue};
-use crate::live::{LiveDir, LiveError, RawXattr};
+use crate::entry::{Content, Entry, Kind, Metadata, Piece, Xattr, XattrValue};
+use crate::live::{LiveDir, LiveError, LiveFile, RawXattr};
 use crate::monitor::Counter;
 
 /// Files of several chunks that may be open at once.
@@ -23,10 +25,29 @@ const OPEN: u64 = 256;
 /// Files of several chunks for which nothing has been sent on its way yet. Less than [`OPEN`]: those that are waited for do come.
 const GATHERED: usize = 128;
 
+/// Something for the workers to make.
+pub enum Job {
+    /// All that the planner has to say of it is said.
+    Item(Arc<Item>),
+    /// It is another name of a file that is there.
+    Link(Arc<Item>, Claim),
+}
+
+/// Makes what comes, until nobody can send any more.
+pub fn make_all(site: &Site<'_>, jobs: &Receiver<Job>) {
+    for job in jobs {
+        match job {
+            Job::Item(item) => item.arrived(site),
+            Job::Link(item, claim) => item.claimed(site, claim),
+        }
+    }
+}
+
 /// Where the planner is.
 pub struct Planner<'a> {
     site: &'a Site<'a>,
     window: Window,
+    jobs: Sender<Job>,
     /// From the directory that is restored into down to where it is, by name.
     stack: Vec<(Vec<u8>, Arc<Node>)>,
     open: Budget,
@@ -36,9 +57,9 @@ pub struct Planner<'a> {
 
 impl<'a> Planner<'a> {
     /// A planner that begins in `dir`.
-    pub fn new(site: &'a Site<'a>, window: Window, dir: Arc<LiveDir>) -> Self {
+    pub fn new(site: &'a Site<'a>, window: Window, jobs: Sender<Job>, dir: Arc<LiveDir>) -> Self {
         let stack = vec![(Vec::new(), Node::new(dir, None, None))];
-        Self { site, window, stack, open: Budget::new(OPEN), gathered: 0, buffer: Vec::new() }
+        Self { site, window, jobs, stack, open: Budget::new(OPEN), gathered: 0, buffer: Vec::new() }
     }
 
     /// Restores what was selected, in order.
@@ -152,7 +173,7 @@ impl<'a> Planner<'a> {
         parent: &Arc<Node>,
         name: &[u8],
         made: Result<Arc<LiveDir>, LiveError>,
-        finish: Option<(crate::entry::Metadata, Vec<RawXattr>)>,
+        finish: Option<(Metadata, Vec<RawXattr>)>,
     ) -> bool {
         match made {
             Ok(dir) => {
@@ -201,7 +222,7 @@ impl<'a> Planner<'a> {
             match self.site.links.claim(group, &item) {
                 Claim::First => {}
                 Claim::Waits => return,
-                claim => return self.window.send(Job::Link(item, claim)),
+                claim => return self.send(Job::Link(item, claim)),
             }
         }
         for (at, xattr) in item.entry().xattrs.iter().enumerate() {
@@ -214,11 +235,20 @@ impl<'a> Planner<'a> {
             Existing::Similar(file) => self.contents(&item, Some(&file)),
             Existing::Nothing => self.contents(&item, None),
         }
-        self.window.send(Job::Item(item));
+        if item.is_expecting() {
+            item.arrived(self.site);
+        } else {
+            self.send(Job::Item(item));
+        }
+    }
+
+    fn send(&self, job: Job) {
+        // Whoever receives lives as long as this sender.
+        let _ = self.jobs.send(job);
     }
 
     /// Says what is to be fetched for a file, but for what `former` has already.
-    fn contents(&mut self, item: &Arc<Item>, former: Option<&crate::live::LiveFile>) {
+    fn contents(&mut self, item: &Arc<Item>, former: Option<&LiveFile>) {
         let site = self.site;
         let entry = item.entry();
         let mut at = 0u64;

@@ -45,11 +45,8 @@ pub fn select(
                 missing.push((path.clone(), Trouble::Dependent("there is no such path in this generation")));
             }
             Ok(found) => selected.extend(found.into_iter().map(|one| place(one, options.strip_root))),
-            Err(TreeError::Read(ReadError::Store(error)))
-                if !ReadError::Store(error.duplicate()).is_damage() =>
-            {
-                return Err(error.into());
-            }
+            Err(error) if error.is_damage() => missing.push((path.clone(), error.into())),
+            Err(TreeError::Read(ReadError::Store(error))) => return Err(error.into()),
             Err(error) => missing.push((path.clone(), error.into())),
         }
     }

@@ -21,10 +21,13 @@ pub enum Trouble {
     /// Its contents could not be had.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// The same, told to several.
+    #[error(transparent)]
+    Shared(Arc<ReadError>),
     /// Its chunk list, or what stands in it, could not be had.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The repository contradicts itself, or damage was found by somebody else, who gives it as text.
+    /// The repository contradicts itself.
     #[error("{0}")]
     Damage(String),
     /// Another thing, on which it depends, could not be restored.
@@ -37,6 +40,7 @@ impl Trouble {
         match self {
             Self::Live(_) | Self::Dependent(_) => false,
             Self::Read(error) => error.is_damage(),
+            Self::Shared(error) => error.is_damage(),
             Self::Tree(error) => error.is_damage(),
             Self::Damage(_) => true,
         }
@@ -109,20 +113,21 @@ impl<'a> Site<'a> {
 
     /// Reports that something could not be restored. Some causes let nothing else be restored either: those end it.
     pub fn lost(&self, path: &[u8], trouble: Trouble) {
+        let is_damage = trouble.is_damage();
         match trouble {
             Trouble::Live(error) if error.is_no_space() => {
-                self.stop(RestoreError::NoSpace { path: path.to_vec() });
-                return;
+                return self.stop(RestoreError::NoSpace { path: path.to_vec() });
             }
-            Trouble::Read(ReadError::Store(error))
-            | Trouble::Tree(TreeError::Read(ReadError::Store(error)))
-                if !ReadError::Store(error.duplicate()).is_damage() =>
+            Trouble::Read(ReadError::Store(error)) | Trouble::Tree(TreeError::Read(ReadError::Store(error)))
+                if !is_damage =>
             {
-                self.stop(RestoreError::Store(error));
-                return;
+                return self.stop(error.into());
+            }
+            Trouble::Shared(error) if !is_damage && let ReadError::Store(error) = &*error => {
+                return self.stop(error.duplicate().into());
             }
             trouble => {
-                let severity = if trouble.is_damage() { Severity::Damage } else { Severity::Lost };
+                let severity = if is_damage { Severity::Damage } else { Severity::Lost };
                 self.monitor.problem(Problem::new(severity, path, format!("not restored: {trouble}")));
             }
         }
