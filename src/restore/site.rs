@@ -114,6 +114,12 @@ impl<'a> Site<'a> {
     /// Reports that something could not be restored. Some causes let nothing else be restored either: those end it.
     pub fn lost(&self, path: &[u8], trouble: Trouble) {
         let is_damage = trouble.is_damage();
+        if let Trouble::Shared(error) = &trouble
+            && let ReadError::Store(error) = &**error
+            && !is_damage
+        {
+            return self.stop(error.duplicate().into());
+        }
         match trouble {
             Trouble::Live(error) if error.is_no_space() => {
                 return self.stop(RestoreError::NoSpace { path: path.to_vec() });
@@ -122,9 +128,6 @@ impl<'a> Site<'a> {
                 if !is_damage =>
             {
                 return self.stop(error.into());
-            }
-            Trouble::Shared(error) if !is_damage && let ReadError::Store(error) = &*error => {
-                return self.stop(error.duplicate().into());
             }
             trouble => {
                 let severity = if is_damage { Severity::Damage } else { Severity::Lost };
