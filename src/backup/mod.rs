@@ -204,7 +204,8 @@ impl Run<'_> {
         let guess = remote::guess(self.repository, client);
         thread::scope(|scope| {
             let remote = scope.spawn(|| {
-                let remote = remote::read(self.repository, client, begun, self.options, self.monitor);
+                let remote =
+                    remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
                 match remote {
                     Ok(remote::Remote { session, former, index }) => {
                         self.shelf.open(Some(index));

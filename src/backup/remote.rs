@@ -11,7 +11,7 @@ use crate::index::{FetchError, Index, IndexError, ListedSegment, Waiting};
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::Repository;
 use crate::sealed;
-use crate::store::{ErrorKind, Listed, layout};
+use crate::store::{ErrorKind, Listed, Name, SharedStore, layout};
 
 use super::{BackupError, Options};
 
@@ -28,7 +28,7 @@ pub struct Remote {
 /// Waits for what was asked for when the session began, and reads what the cache lacks of it.
 pub fn read(
     repository: &Repository,
-    client: ClientId,
+    (client, guess): (ClientId, &[Generation]),
     begun: Started,
     options: &Options,
     monitor: &Arc<dyn Monitor>,
@@ -37,9 +37,11 @@ pub fn read(
     let _condemned = condemned.wait()?;
     let segments = index.wait()?;
     let generations = generations.wait()?;
+    let ids = Catalog::ids(&generations);
+    recognise(repository, client, guess, &ids, monitor);
     session.created()?;
     let mut former = Vec::new();
-    for (_, record) in repository.catalog().read(client, &Catalog::ids(&generations)) {
+    for (_, record) in repository.catalog().read(client, &ids) {
         match record {
             Ok(generation) => former.push(generation),
             // A record that is gone was forgotten meanwhile.
@@ -52,6 +54,29 @@ pub fn read(
     }
     let index = open_index(&segments, repository, options, monitor)?;
     Ok(Remote { session, former, index })
+}
+
+/// Tells when the repository lacks what was its newest generation, and forgets what it lacks.
+fn recognise(
+    repository: &Repository,
+    client: ClientId,
+    guess: &[Generation],
+    listed: &[GenerationId],
+    monitor: &Arc<dyn Monitor>,
+) {
+    let (there, gone): (Vec<_>, Vec<_>) = guess.iter().partition(|one| listed.contains(&one.id));
+    if let Some(newest) = gone.iter().max_by_key(|one| (one.started, one.id))
+        && there.iter().all(|one| one.started < newest.started)
+    {
+        let text = format!(
+            "the repository no longer has generation {}, which was the newest here: it was forgotten, or the repository was set back to an older copy",
+            newest.id
+        );
+        monitor.problem(Problem::new(Severity::Note, b"", text));
+        for one in gone {
+            repository.cached().forget(&layout::generation(client, one.id));
+        }
+    }
 }
 
 /// The client's generations as far as the cache has them: what a walk may begin with before the repository has answered.
@@ -85,13 +110,35 @@ fn open_index(
         .collect();
     let limit = crate::index::format::MAX_SEGMENT;
     let mut fetch = |id: SegmentId| -> Waiting<Vec<u8>> {
-        let name = layout::segment(id);
-        let pending = repository.cached().read_all(&name, u64::try_from(limit).unwrap_or(u64::MAX));
-        let (keys, repository) = (repository.keys().clone(), repository.id());
-        Box::new(move || match pending.wait() {
-            Ok(bytes) => Ok(Some(sealed::decode(&keys, repository, Kind::Segment, &name, bytes, limit)?)),
-            Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(FetchError::from(error)),
+        let (name, repository) = (layout::segment(id), repository.clone());
+        let (store, monitor) = (repository.cached().clone(), Arc::clone(monitor));
+        let read = move |store: &SharedStore, name: &Name| {
+            store.read_all(name, u64::try_from(limit).unwrap_or(u64::MAX))
+        };
+        let pending = read(&store, &name);
+        Box::new(move || {
+            let open = |bytes: Vec<u8>| {
+                sealed::decode(repository.keys(), repository.id(), Kind::Segment, &name, bytes, limit)
+            };
+            let opened = pending.wait().map(open).and_then(|opened| match opened {
+                // Should a copy in the local cache be what is damaged, the store has a better one.
+                Err(_) => {
+                    store.forget(&name);
+                    read(&store, &name).wait().map(open)
+                }
+                opened => Ok(opened),
+            });
+            match opened {
+                Ok(Ok(bytes)) => Ok(Some(bytes)),
+                Ok(Err(error)) => {
+                    let text = format!("what this index segment lists may be stored again ({error})");
+                    let name = name.as_str().as_bytes();
+                    monitor.problem(Problem::new(Severity::Damage, name, text));
+                    Ok(None)
+                }
+                Err(error) if error.kind == ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(FetchError::from(error)),
+            }
         })
     };
     let index = match Index::open(options.index_dir.as_deref(), &segments, &mut fetch) {

@@ -78,13 +78,18 @@ impl Bench {
     }
 
     fn backup(&self) -> (Summary, Arc<Collect>) {
+        let (summary, collect) = self.backup_with_problems();
+        assert_eq!(collect.problems(), Vec::<String>::new());
+        (summary, collect)
+    }
+
+    fn backup_with_problems(&self) -> (Summary, Arc<Collect>) {
         // Later than the tick in which the files were written, so that nothing counts as changed since.
         thread::sleep(std::time::Duration::from_millis(30));
         let collect = Arc::new(Collect::with_changes());
         let monitor: Arc<dyn Monitor> = collect.clone();
         let clock = SystemClock::new();
         let summary = run(&self.repository, &self.options(), &monitor, &clock, &Cancel::new()).unwrap();
-        assert_eq!(collect.problems(), Vec::<String>::new());
         (summary, collect)
     }
 
@@ -246,7 +251,8 @@ fn a_generation_lost_meanwhile_is_not_built_upon() {
             bench.memory.delete(&name);
         }
     }
-    let (summary, _) = bench.backup();
+    let (summary, collect) = bench.backup_with_problems();
+    assert!(matches!(&collect.problems()[..], [one] if one.contains("set back to an older copy")));
     assert!(!summary.is_unchanged);
     assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
 }
@@ -290,4 +296,26 @@ fn changes_that_hide_are_found() {
     assert_eq!(change("quiet"), Some(Change::Changed));
     assert_eq!(change("mode"), Some(Change::Metadata));
     assert_eq!(collect.get(Counter::FilesRead), 1);
+}
+
+/// Copies in the local cache that pass its own check and yet are not what they should be.
+#[test]
+fn a_wrong_copy_in_the_cache_is_fetched_again() {
+    let bench = Bench::cached();
+    fill(&bench);
+    let (first, _) = bench.backup();
+    let cache = bench.repository.cache();
+    for kind in [crate::cache::Kind::Bag, crate::cache::Kind::Record, crate::cache::Kind::Segment] {
+        for name in cache.names(kind) {
+            let mut bytes = cache.get(kind, &name).unwrap();
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            bytes[100] ^= 1;
+            cache.put(kind, &name, &bytes);
+        }
+    }
+    let (second, collect) = bench.backup();
+    assert!(second.is_unchanged);
+    assert_eq!(collect.get(Counter::FilesRead), 0);
+    assert_eq!(second.generation.roots, first.generation.roots);
 }

@@ -119,13 +119,22 @@ impl BagReader {
         opened.map_err(|source| ReadError::Damaged { bag, offset, source })
     }
 
-    /// The block at a place. One serial round trip.
+    /// The block at a place. One serial round trip; one more when a copy in the local cache turns out to be damaged.
     ///
     /// # Errors
     /// When it cannot be fetched or is damaged.
     pub fn block(&self, kind: BagKind, place: &Place) -> Result<Vec<u8>, ReadError> {
-        let mut sealed = self.fetch(kind, place.bag, place.offset, u64::from(place.stored)).wait()?;
-        self.open(kind, place.bag, place.offset, &mut sealed)
+        let read = || {
+            let mut sealed = self.fetch(kind, place.bag, place.offset, u64::from(place.stored)).wait()?;
+            self.open(kind, place.bag, place.offset, &mut sealed)
+        };
+        match read() {
+            Err(ReadError::Damaged { .. }) if kind == BagKind::Tree => {
+                self.tree.forget(&layout::bag(place.bag));
+                read()
+            }
+            other => other,
+        }
     }
 
     /// The object of a reference within its opened block, checked against its name.

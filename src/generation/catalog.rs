@@ -91,9 +91,25 @@ impl Catalog {
             .into_iter()
             .map(|(id, answer)| {
                 let read = answer.wait().map_err(CatalogError::from);
-                (id, read.and_then(|bytes| self.open(client, id, bytes)))
+                let opened = read.and_then(|bytes| self.open(client, id, bytes));
+                (id, opened.or_else(|error| self.read_again(client, id, error)))
             })
             .collect()
+    }
+
+    /// Should a copy in the local cache be what is damaged, the store has a better one.
+    fn read_again(
+        &self,
+        client: ClientId,
+        id: GenerationId,
+        error: CatalogError,
+    ) -> Result<Generation, CatalogError> {
+        if !error.is_damage() {
+            return Err(error);
+        }
+        let name = layout::generation(client, id);
+        self.store.forget(&name);
+        self.open(client, id, self.store.read_all(&name, MAX_SEALED).wait()?)
     }
 
     /// Opens a record.

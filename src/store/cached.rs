@@ -1,7 +1,7 @@
 //! Reads tree bags and small sealed files through the local cache.
 //!
 //! What is stored is immutable, so a copy is as good as the original, and whoever opens its seal decides whether it is one: who finds it broken calls
-//! [`CachedStore::forget`] and reads again. A tree bag of which a part is wanted is fetched whole, once however many ask for it, since the pages of a tree lie together.
+//! [`Store::forget`] and reads again. A tree bag of which a part is wanted is fetched whole, once however many ask for it, since the pages of a tree lie together.
 //! What is written through this store is kept as it is committed.
 //!
 //! Every bag read or written here is taken for a tree bag: data bags are read and written beside it, through the store below.
@@ -34,13 +34,6 @@ impl CachedStore {
     #[must_use]
     pub fn new(inner: SharedStore, cache: Cache) -> Self {
         Self { inner, cache, fetches: Mutex::default() }
-    }
-
-    /// Drops the copy of a file, because its seal is broken: the next reading asks the store below.
-    pub fn forget(&self, name: &Name) {
-        if let Some((kind, key)) = place(name) {
-            self.cache.remove(kind, &key);
-        }
     }
 
     /// The bag as a whole, on its way from the store below from now on.
@@ -179,6 +172,12 @@ impl Store for CachedStore {
             cache.put(kind, &key, &bytes);
             Ok(bytes)
         })
+    }
+
+    fn forget(&self, name: &Name) {
+        if let Some((kind, key)) = place(name) {
+            self.cache.remove(kind, &key);
+        }
     }
 
     fn create(&self, name: &Name, class: Class) -> Box<dyn Upload> {

@@ -90,6 +90,10 @@ pub trait Store: Send + Sync {
     /// Makes a directory and its parents; succeeds when it is there already. [`Name::top`] is the store's own, whose parents are not made.
     fn make_dir(&self, dir: &Name) -> Pending<()>;
 
+    /// Drops a copy of the file that is kept nearer, because its seal was found broken: the next reading asks the store itself. Does nothing where no copies
+    /// are kept.
+    fn forget(&self, _name: &Name) {}
+
     /// What went over the wire so far; zeros for a store without one.
     fn traffic(&self) -> Traffic;
 }
