@@ -24,7 +24,8 @@ use kitbag::monitor::collect::Collect;
 use kitbag::monitor::{Counter, Monitor, Severity};
 use kitbag::repo::{Encryption, InitOptions, Repository, init, open};
 use kitbag::restore::{self, RestoreError, Summary};
-use kitbag::store::testing::{CallLog, MemoryStore, Op};
+use kitbag::store::ErrorKind;
+use kitbag::store::testing::{CallLog, Fault, FaultyStore, MemoryStore, Op};
 
 /// A live tree, a repository in memory, and a directory to restore into.
 struct Bench {
@@ -194,8 +195,8 @@ fn nasty(bench: &Bench) {
     for number in 0..400u64 {
         bench.write(&format!("many/{:02}/file {number}", number % 7), &noise(number, number as usize * 13));
     }
-    bench.write("large", &noise(1, 9 << 20));
-    bench.write("again", &noise(1, 9 << 20));
+    bench.write("large", &noise(1, 4 << 20));
+    bench.write("again", &noise(1, 4 << 20));
     bench.write("empty", b"");
     bench.write("zeros", &vec![0; 3 << 20]);
     bench.write(&format!("{}file", "deep/".repeat(300)), b"deep");
@@ -314,22 +315,22 @@ fn each_kind_takes_the_place_of_each_other() {
 #[test]
 fn only_what_differs_is_fetched() {
     let bench = Bench::new();
-    bench.write("large", &noise(1, 12 << 20));
+    bench.write("large", &noise(1, 6 << 20));
     bench.write("grown", &noise(2, 2 << 20));
     let generation = bench.backup();
     bench.restore(&generation);
     let file = fs::OpenOptions::new().write(true).open(bench.there("large")).unwrap();
-    file.write_all_at(b"changed", 6 << 20).unwrap();
+    file.write_all_at(b"changed", 3 << 20).unwrap();
     fs::OpenOptions::new().append(true).open(bench.there("grown")).unwrap().write_all(b"more").unwrap();
     let there = fs::File::open(bench.there("large")).unwrap();
     let again = bench.restore(&generation);
     bench.assert_same();
     let fetched: u64 = again_reads(&bench);
-    assert!(fetched < 10 << 20, "{fetched} bytes fetched");
+    assert!(fetched < 6 << 20, "{fetched} bytes fetched");
     assert_eq!(again.summary.files, 2);
     // Who had the file open still has what was there.
     let mut still = [0; 7];
-    there.read_exact_at(&mut still, 6 << 20).unwrap();
+    there.read_exact_at(&mut still, 3 << 20).unwrap();
     assert_eq!(&still, b"changed");
 }
 
@@ -455,7 +456,7 @@ fn roots_and_their_paths() {
 fn what_is_damaged_is_missing_and_nothing_else() {
     let bench = Bench::new();
     for number in 0..40u64 {
-        bench.write(&format!("file {number:02}"), &noise(number, 600_000));
+        bench.write(&format!("file {number:02}"), &noise(number, 300_000));
     }
     bench.write("inline", b"inline");
     let generation = bench.backup();
@@ -521,7 +522,7 @@ fn waits_do_not_add_up() {
 #[test]
 fn one_file_as_a_stream() {
     let bench = Bench::new();
-    bench.write("dir/large", &noise(1, 20 << 20));
+    bench.write("dir/large", &noise(1, 9 << 20));
     bench.write("dir/small", b"small");
     let sparse = fs::File::create(bench.live("sparse")).unwrap();
     sparse.write_all_at(b"middle", 3 << 20).unwrap();
@@ -542,4 +543,153 @@ fn one_file_as_a_stream() {
     bench.log.clear();
     cat(b"dir/large").unwrap();
     assert!(bench.log.serial_round_trips() <= 6, "{}", bench.log.serial_round_trips());
+}
+
+/// A small file system of its own for the test, where it may be mounted.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(at: PathBuf, size: &str) -> Option<Self> {
+        fs::create_dir_all(&at).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(&at).output().unwrap();
+        if !mounted.status.success() {
+            println!("skipped: nothing can be mounted here");
+            return None;
+        }
+        Some(Self(at))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_it_and_leaves_nothing_half_done() {
+    let bench = Bench::new();
+    for number in 0..12u64 {
+        bench.write(&format!("{number}"), &noise(number, 1 << 20));
+    }
+    let generation = bench.backup();
+    let Some(mount) = Mount::new(bench.to(), "size=5m") else { return };
+    let (result, collect) = bench.try_restore(&generation, &bench.options());
+    let error = result.unwrap_err();
+    assert!(matches!(error, RestoreError::NoSpace { .. }), "{error}");
+    assert!(error.to_string().contains("no space left"), "{error}");
+    assert_eq!(collect.problems(), Vec::<String>::new());
+    for entry in fs::read_dir(bench.there("")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert_eq!(fs::read(bench.there(&name)).unwrap(), fs::read(bench.live(&name)).unwrap(), "{name}");
+    }
+    // With more room it goes on from there.
+    run(&bench.to(), "mount", &["-o", "remount,size=64m", mount.0.to_str().unwrap()]);
+    bench.restore(&generation);
+    bench.assert_same();
+}
+
+#[test]
+fn where_no_link_can_be_made_there_is_a_copy() {
+    let bench = Bench::new();
+    let sparse = fs::File::create(bench.live("a")).unwrap();
+    sparse.write_all_at(&noise(1, 1 << 20), 4 << 20).unwrap();
+    bench.write("b/place", b"");
+    fs::hard_link(bench.live("a"), bench.live("b/a")).unwrap();
+    run(&bench.live(""), "mkfifo", &["fifo"]);
+    fs::hard_link(bench.live("fifo"), bench.live("b/fifo")).unwrap();
+    let generation = bench.backup();
+    let Some(_mount) = Mount::new(bench.there("b"), "size=8m") else { return };
+    let (result, collect) = bench.try_restore(&generation, &bench.options());
+    assert_eq!(
+        (result.unwrap().failed, collect.problems_of(Severity::Lost)),
+        (0, 2),
+        "{:?}",
+        collect.problems()
+    );
+    let shown = |path: PathBuf| {
+        let text = obbench::manifest::of(path.parent().unwrap()).unwrap();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let line = text.lines().find(|line| line.starts_with(&format!("./{name}\t"))).unwrap().to_owned();
+        line.split(" link:").next().unwrap().to_owned()
+    };
+    for name in ["a", "b/a", "fifo", "b/fifo"] {
+        assert_eq!(shown(bench.live(name)), shown(bench.there(name)), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_tree_costs_what_stood_in_it() {
+    let bench = Bench::new();
+    for number in 0..20_000 {
+        bench.write(&format!("{}/{number}", number % 40), format!("{number}").as_bytes());
+    }
+    let generation = bench.backup();
+    let tree = bench.bags(BagKind::Tree).remove(0);
+    bench.memory.flip(&tree, 1000);
+    let (result, collect) = bench.try_restore(&generation, &bench.options());
+    let summary = result.unwrap();
+    assert!(summary.failed > 0 && summary.files > 1000, "{summary:?}");
+    assert_eq!(collect.problems_of(Severity::Damage), summary.failed as usize);
+    assert_eq!(collect.problems_of(Severity::Lost), 0);
+    // Nothing at all is left of the trees.
+    for tree in bench.bags(BagKind::Tree) {
+        bench.memory.delete(&tree);
+    }
+    let (result, collect) = bench.try_restore(&generation, &bench.options());
+    assert_eq!((result.unwrap().failed, collect.problems_of(Severity::Damage)), (1, 1));
+}
+
+#[test]
+fn a_wish_to_stop_and_a_store_out_of_reach_end_it() {
+    let bench = Bench::new();
+    for number in 0..12u64 {
+        bench.write(&format!("{number}"), &noise(number, 800_000));
+    }
+    let generation = bench.backup();
+    let monitor: Arc<dyn Monitor> = Arc::new(Collect::new());
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let result = restore::run(&bench.repository, &generation, &bench.options(), &monitor, &cancel);
+    assert!(matches!(result, Err(RestoreError::Interrupted)));
+
+    for nth in [1, 3] {
+        let fault = Fault::fail(Op::Read, ErrorKind::Unreachable).nth(nth);
+        let faulty = FaultyStore::new(Arc::new(bench.memory.clone()), vec![fault]);
+        let repository = open(Arc::new(faulty.clone()), &mut |_| None).unwrap();
+        let collect = Arc::new(Collect::new());
+        let monitor: Arc<dyn Monitor> = collect.clone();
+        let result = restore::run(&repository, &generation, &bench.options(), &monitor, &Cancel::new());
+        assert!(
+            matches!(result, Err(RestoreError::Store(ref error)) if error.kind == ErrorKind::Unreachable)
+        );
+        assert_eq!(collect.problems(), Vec::<String>::new());
+        faulty.finish();
+    }
+    bench.restore(&generation);
+    bench.assert_same();
+}
+
+#[test]
+fn a_tree_deeper_than_any_path() {
+    let bench = Bench::new();
+    let mut dir = fs::File::open(bench.live("")).unwrap();
+    let name = "d".repeat(100);
+    for _ in 0..100 {
+        rustix::fs::mkdirat(&dir, &name, rustix::fs::Mode::from_raw_mode(0o750)).unwrap();
+        let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY;
+        dir = rustix::fs::openat(&dir, &name, flags, rustix::fs::Mode::empty()).unwrap().into();
+    }
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
+    let mut file = fs::File::from(rustix::fs::openat(&dir, "file", flags, mode).unwrap());
+    file.write_all(b"deep down").unwrap();
+    let generation = bench.backup();
+    bench.restore(&generation);
+    bench.restore(&generation);
+    bench.assert_same();
+    drop(file);
+    drop(dir);
+    run(bench.dir.path(), "rm", &["-rf", "live", "to"]);
 }

@@ -57,8 +57,8 @@ pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), Store
         .map(|bucket| {
             let place = bucket.place;
             let is_held = source.holds(place.bag);
-            let fetched =
-                (!is_held).then(|| source.reader().fetch(BagKind::Tree, place.bag, place.offset, place.stored.into()));
+            let fetched = (!is_held)
+                .then(|| source.reader().fetch(BagKind::Tree, place.bag, place.offset, place.stored.into()));
             (bucket, fetched)
         })
         .collect();

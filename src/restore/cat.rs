@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
-use super::plan::{Read, Want, reads};
 use super::OPENED;
+use super::plan::{Read, Want, reads};
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::bag::source::Source;

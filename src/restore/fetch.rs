@@ -69,24 +69,12 @@ impl Window {
     }
 
     /// A chunk is wanted as contents of `item` at `offset`.
-    pub fn want_contents(
-        &mut self,
-        site: &Site<'_>,
-        item: &Arc<Item>,
-        offset: u64,
-        reference: Reference,
-    ) {
+    pub fn want_contents(&mut self, site: &Site<'_>, item: &Arc<Item>, offset: u64, reference: Reference) {
         self.want(site, item, reference, Part::Contents(offset));
     }
 
     /// A chunk is wanted as the value of an xattr of `item`.
-    pub fn want_xattr(
-        &mut self,
-        site: &Site<'_>,
-        item: &Arc<Item>,
-        at: usize,
-        reference: Reference,
-    ) {
+    pub fn want_xattr(&mut self, site: &Site<'_>, item: &Arc<Item>, at: usize, reference: Reference) {
         self.want(site, item, reference, Part::Xattr(at));
     }
 

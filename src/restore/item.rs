@@ -8,7 +8,9 @@ use super::node::Node;
 use super::site::{Site, Trouble};
 use crate::base::budget::Permit;
 use crate::entry::{Content, Entry, Kind, Xattr, XattrValue};
+use crate::live::stat::stat_child;
 use crate::live::{LiveDir, LiveError, LiveFile, NewFile, RawXattr, Segment};
+use crate::monitor::{Problem, Severity};
 
 /// One thing that is no directory, until it stands in its place or has failed. Its contents come in any order, from any thread.
 pub struct Item {
@@ -191,7 +193,7 @@ impl Item {
     /// It is to become another name of a file that is there, or will be.
     pub fn claimed(self: &Arc<Self>, site: &Site<'_>, claim: Claim) {
         match claim {
-            Claim::First | Claim::Waits => {}
+            Claim::First | Claim::Apart | Claim::Waits => {}
             Claim::Link(dir, name) => self.link(site, (&dir, &name)),
             Claim::Failed => self.unlinked(site),
         }
@@ -204,14 +206,14 @@ impl Item {
                     site.tally.links.fetch_add(1, Ordering::Relaxed);
                     self.count_whole(site);
                 }
-                Err(refusal) => self.copy(site, existing, refusal),
+                Err(refusal) => self.copy(site, existing, &refusal),
             }
         }
         self.node.leave(site);
     }
 
     /// The system refuses a hard link: the next best is a file with the same contents.
-    fn copy(&self, site: &Site<'_>, existing: (&Arc<LiveDir>, &[u8]), refusal: LiveError) {
+    fn copy(&self, site: &Site<'_>, existing: (&Arc<LiveDir>, &[u8]), refusal: &LiveError) {
         let copied = match self.entry.metadata.kind {
             Kind::File => self.copy_contents(site, existing),
             _ => Ok(()),
@@ -219,9 +221,7 @@ impl Item {
         match copied.and_then(|()| self.make(site)) {
             Ok(()) => {
                 let text = format!("restored as a copy instead of a hard link: {refusal}");
-                let problem =
-                    crate::monitor::Problem::new(crate::monitor::Severity::Lost, &self.path(), text);
-                site.monitor.problem(problem);
+                site.monitor.problem(Problem::new(Severity::Lost, &self.path(), text));
                 self.count_whole(site);
             }
             Err(error) => self.fail(site, error.into()),
@@ -230,7 +230,7 @@ impl Item {
 
     fn copy_contents(&self, site: &Site<'_>, (dir, name): (&Arc<LiveDir>, &[u8])) -> Result<(), LiveError> {
         let fd = dir.fd()?;
-        let seen = crate::live::stat::stat_child(&fd, name)?;
+        let seen = stat_child(&fd, name)?;
         let mut from = LiveFile::open(&fd, name, &seen)?;
         let Some(file) = self.begun(site) else { return Err(LiveError::Replaced) };
         let (mut buffer, mut at) = (vec![0; 256 << 10], 0u64);

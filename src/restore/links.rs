@@ -36,6 +36,8 @@ enum Group {
 pub enum Claim {
     /// It is the first of its group: the file is to be restored.
     First,
+    /// There are more groups than are remembered: the file is to be restored, and each of its further names too.
+    Apart,
     /// It waits for the first one.
     Waits,
     /// It is to become another name of this one.
@@ -48,6 +50,7 @@ impl Links {
     /// What is to be done with `item`, a name of the saved file `group`.
     pub fn claim(&self, group: Inode, item: &Arc<Item>) -> Claim {
         let mut groups = self.lock();
+        let is_full = groups.met.len() >= MOST;
         match groups.met.get_mut(&group) {
             Some(Group::UnderWay(waiting)) => {
                 waiting.push(Arc::clone(item));
@@ -55,10 +58,9 @@ impl Links {
             }
             Some(Group::There(dir, name)) => Claim::Link(Arc::clone(dir), name.clone()),
             Some(Group::Failed) => Claim::Failed,
+            None if is_full => Claim::Apart,
             None => {
-                if groups.met.len() < MOST {
-                    groups.met.insert(group, Group::UnderWay(Vec::new()));
-                }
+                groups.met.insert(group, Group::UnderWay(Vec::new()));
                 Claim::First
             }
         }
@@ -68,7 +70,7 @@ impl Links {
     pub fn settle(&self, group: Inode, place: Option<(Arc<LiveDir>, Box<[u8]>)>) -> Vec<Arc<Item>> {
         let settled = place.map_or(Group::Failed, |(dir, name)| Group::There(dir, name));
         match self.lock().met.get_mut(&group) {
-            // More groups than are remembered: each name gets a file of its own.
+            // It is not remembered.
             None => Vec::new(),
             Some(known) => match std::mem::replace(known, settled) {
                 Group::UnderWay(waiting) => waiting,

@@ -221,6 +221,7 @@ impl<'a> Planner<'a> {
         if let Some(group) = group {
             match self.site.links.claim(group, &item) {
                 Claim::First => {}
+                Claim::Apart => self.site.apart(&item.path()),
                 Claim::Waits => return,
                 claim => return self.send(Job::Link(item, claim)),
             }

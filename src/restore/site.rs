@@ -70,6 +70,7 @@ pub struct Site<'a> {
     pub links: Links,
     /// What was done.
     pub tally: Tally,
+    told_apart: AtomicBool,
     cancel: &'a Cancel,
     stopped: AtomicBool,
     cause: Mutex<Option<RestoreError>>,
@@ -77,18 +78,14 @@ pub struct Site<'a> {
 
 impl<'a> Site<'a> {
     /// Nothing done yet.
-    pub fn new(
-        target: Target,
-        source: Source,
-        monitor: &'a Arc<dyn Monitor>,
-        cancel: &'a Cancel,
-    ) -> Self {
+    pub fn new(target: Target, source: Source, monitor: &'a Arc<dyn Monitor>, cancel: &'a Cancel) -> Self {
         Self {
             target,
             source,
             monitor,
             links: Links::default(),
             tally: Tally::default(),
+            told_apart: AtomicBool::new(false),
             cancel,
             stopped: AtomicBool::new(false),
             cause: Mutex::new(None),
@@ -124,7 +121,8 @@ impl<'a> Site<'a> {
             Trouble::Live(error) if error.is_no_space() => {
                 return self.stop(RestoreError::NoSpace { path: path.to_vec() });
             }
-            Trouble::Read(ReadError::Store(error)) | Trouble::Tree(TreeError::Read(ReadError::Store(error)))
+            Trouble::Read(ReadError::Store(error))
+            | Trouble::Tree(TreeError::Read(ReadError::Store(error)))
                 if !is_damage =>
             {
                 return self.stop(error.into());
@@ -135,6 +133,14 @@ impl<'a> Site<'a> {
             }
         }
         self.tally.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Reports, once, that hard links become files of their own.
+    pub fn apart(&self, path: &[u8]) {
+        if !self.told_apart.swap(true, Ordering::Relaxed) {
+            let text = "from here on, hard links met for the first time become files of their own: there are too many";
+            self.monitor.problem(Problem::new(Severity::Lost, path, text));
+        }
     }
 
     /// A regular file is complete.
