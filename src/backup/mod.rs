@@ -48,7 +48,7 @@ use crate::generation::{CatalogError, Generation, Session, SessionError, Started
 use crate::index::{FetchError, IndexError};
 use crate::live::{Exclude, LiveError, Owners};
 use crate::monitor::{Monitor, Problem, Severity};
-use crate::repo::Repository;
+use crate::repo::{OpenError, Repository};
 use crate::store::StoreError;
 
 use content::Sink;
@@ -100,6 +100,9 @@ pub enum BackupError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The repository is gone, or another stands in its place.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The lease is lost, or the store failed while publishing.
     #[error(transparent)]
     Session(#[from] SessionError),

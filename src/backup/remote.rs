@@ -34,6 +34,8 @@ pub fn read(
     monitor: &Arc<dyn Monitor>,
 ) -> Result<Remote, BackupError> {
     let Started { mut session, condemned, index, generations } = begun;
+    // Asked for before all of these, so the answer comes first. Nothing may be published where no such repository is.
+    repository.confirm()?;
     let _condemned = condemned.wait()?;
     let segments = index.wait()?;
     let generations = generations.wait()?;

@@ -218,6 +218,10 @@ pub struct Fsck {
     /// Also read all data: every block opens and every hash matches
     #[arg(long)]
     pub read_data: bool,
+
+    /// Also make the index anew, from the bags that are sound
+    #[arg(long)]
+    pub rebuild_index: bool,
 }
 
 /// `--transport`

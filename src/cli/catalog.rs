@@ -17,7 +17,9 @@ use crate::store::ErrorKind;
 pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation>, Exit), Failure> {
     let catalog = repository.catalog();
     let client = repository.keys().names().client_id(context.settings.client.as_bytes());
-    let ids = Catalog::ids(&catalog.list(client).wait()?);
+    let listed = catalog.list(client).wait();
+    context.confirm(repository)?;
+    let ids = Catalog::ids(&listed?);
     let mut exit = Exit::Done;
     let mut generations = Vec::with_capacity(ids.len());
     for (_, read) in catalog.read(client, &ids) {
@@ -51,7 +53,9 @@ pub fn clients(
     repository: &Repository,
 ) -> Result<(BTreeMap<String, usize>, Exit), Failure> {
     let catalog = repository.catalog();
-    let lists: Vec<_> = catalog.clients()?.into_iter().map(|client| (client, catalog.list(client))).collect();
+    let clients = catalog.clients();
+    context.confirm(repository)?;
+    let lists: Vec<_> = clients?.into_iter().map(|client| (client, catalog.list(client))).collect();
     let mut exit = Exit::Done;
     let mut names = BTreeMap::new();
     for (client, list) in lists {

@@ -1,16 +1,20 @@
 //! From what was typed to a store, and to an open repository in it.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::Context;
 use super::error::Failure;
 use super::passphrase;
 use crate::bag::source::Source;
+use crate::base::secret::Passphrase;
 use crate::base::time::SystemClock;
-use crate::cache::known::CacheHome;
+use crate::cache::CacheError;
+use crate::cache::known::{CacheHome, Known, KnownSlot};
 use crate::chunker::Limits;
 use crate::crypto::Cost;
-use crate::repo::{self, Encryption, InitOptions, Repository};
+use crate::repo::{self, Encryption, InitOptions, OpenError, Repository, Stored, StoredSlot};
 use crate::store::SharedStore;
 use crate::store::local::LocalStore;
 use crate::store::open::Location;
@@ -24,58 +28,114 @@ impl Context {
     /// # Errors
     /// Usage, or settings of SSH that cannot be used.
     pub fn store(&self) -> Result<SharedStore, Failure> {
-        match Location::parse(self.settings.repository()?)
-            .map_err(|error| Failure::usage(error.to_string()))?
-        {
+        match self.location()? {
             Location::Local(path) => Ok(Arc::new(LocalStore::new(path)?)),
             Location::Sftp(location) => Ok(Arc::new(self.sftp(location)?)),
         }
     }
 
-    /// The repository, opened, with the local cache before it.
+    fn location(&self) -> Result<Location, Failure> {
+        Location::parse(self.settings.repository()?).map_err(|error| Failure::usage(error.to_string()))
+    }
+
+    /// The repository, opened, with the local cache before it. On a server that it was opened on before it is opened with what the cache has kept
+    /// of it, unconfirmed, which saves two serial waits; see [`Self::confirm`].
     ///
     /// # Errors
     /// As [`Self::open_bare`].
     pub fn open(&self, store: SharedStore) -> Result<Repository, Failure> {
-        Ok(self.with_cache(self.open_bare(store)?))
+        let Some(home) = self.cache_home() else { return self.open_bare(store) };
+        // Nothing is saved on a local disk, and a relative path means another place from another directory.
+        let Location::Sftp(at) = self.location()? else { return Ok(self.with_cache(self.open_bare(store)?)) };
+        let at = at.to_string();
+        let kept = home.known(&at);
+        let asked = Asked::new(self);
+        if let Some(Known { config, key_slots, .. }) = kept {
+            let slots =
+                key_slots.into_iter().map(|KnownSlot { id, bytes }| StoredSlot { id, bytes }).collect();
+            let kept = Stored { config, slots };
+            match kept.unlock_unconfirmed(store.clone(), &mut |failed| asked.passphrase(failed)) {
+                Ok(repository) => {
+                    self.note_in_the_clear(&repository);
+                    return Ok(self.with_cache(repository));
+                }
+                // It may be out of date.
+                Err(error) => ::tracing::debug!(%error, "what was kept of the repository does not open it"),
+            }
+        }
+        let stored = Stored::read(&*store)?;
+        let repository = asked.unlock(&stored, store)?;
+        let key_slots =
+            stored.slots.into_iter().map(|StoredSlot { id, bytes }| KnownSlot { id, bytes }).collect();
+        home.remember(
+            &at.to_string(),
+            &Known { repository: repository.id(), config: stored.config, key_slots },
+        );
+        Ok(self.with_cache(repository))
     }
 
     /// The repository, opened, without a cache. A person is asked for the passphrase again when it was wrong.
     ///
     /// # Errors
-    /// See [`repo::OpenError`]; that no passphrase could be had.
+    /// See [`OpenError`]; that no passphrase could be had.
     pub fn open_bare(&self, store: SharedStore) -> Result<Repository, Failure> {
-        let source = &self.settings.passphrase;
-        let mut unheard = None;
-        let opened = repo::open(store, &mut |failed| {
-            if failed >= ATTEMPTS || (failed > 0 && !matches!(source, passphrase::Source::Prompt)) {
-                return None;
+        Asked::new(self).unlock(&Stored::read(&*store)?, store)
+    }
+
+    /// Makes sure that the repository is the one that was opened here before; if not, what was kept of it is forgotten.
+    ///
+    /// # Errors
+    /// That it is not.
+    pub fn confirm(&self, repository: &Repository) -> Result<(), Failure> {
+        repository.confirm().map_err(|error| {
+            if !matches!(error, OpenError::Store(_)) {
+                self.forget();
             }
-            source.existing(&self.screen, failed > 0).map_err(|failure| unheard = Some(failure)).ok()
-        });
-        let repository = opened.map_err(|error| unheard.take().unwrap_or_else(|| error.into()))?;
-        if repository.is_in_the_clear() && !matches!(source, passphrase::Source::Prompt) {
-            let at = repository.store().describe();
-            self.screen.say(&format!(
-                "kitbag: the repository at {at} opened without the passphrase: it is not encrypted, or it is not yours"
-            ));
+            error.into()
+        })
+    }
+
+    /// Forgets what was kept of the repository.
+    pub fn forget(&self) {
+        if let (Some(home), Ok(at)) = (self.cache_home(), self.location()) {
+            home.forget(&at.to_string());
         }
-        Ok(repository)
     }
 
     /// The repository with the local cache before it. A cache that cannot be used is told, and done without.
     #[must_use]
     pub fn with_cache(&self, repository: Repository) -> Repository {
-        let Some(settings) = &self.settings.cache else { return repository };
-        let cache =
-            CacheHome::open(&settings.dir).and_then(|home| home.repository(repository.id(), settings.limit));
-        match cache {
+        let (Some(home), Some(settings)) = (self.cache_home(), &self.settings.cache) else {
+            return repository;
+        };
+        match home.repository(repository.id(), settings.limit) {
             Ok(cache) => repository.with_cache(cache),
             Err(error) => {
-                self.screen
-                    .say(&format!("kitbag: {error}; say --cache-dir DIR, or --no-cache if that is meant"));
+                self.say_of_cache(&error);
                 repository
             }
+        }
+    }
+
+    /// Whoever gave a passphrase hears that it was not needed.
+    fn note_in_the_clear(&self, repository: &Repository) {
+        if repository.is_in_the_clear() && !matches!(self.settings.passphrase, passphrase::Source::Prompt) {
+            let at = repository.store().describe();
+            self.screen.say(&format!(
+                "kitbag: the repository at {at} opened without the passphrase: it is not encrypted, or it is not yours"
+            ));
+        }
+    }
+
+    fn cache_home(&self) -> Option<CacheHome> {
+        let settings = self.settings.cache.as_ref()?;
+        CacheHome::open(&settings.dir).map_err(|error| self.say_of_cache(&error)).ok()
+    }
+
+    /// Once: the cache is asked for in several places.
+    fn say_of_cache(&self, error: &CacheError) {
+        if !self.said_of_cache.swap(true, Ordering::Relaxed) {
+            self.screen.say(&format!("kitbag: {error}; say --cache-dir DIR, or --no-cache if that is meant"));
         }
     }
 
@@ -90,6 +150,48 @@ impl Context {
         };
         let options = InitOptions { encryption, label: String::new(), limits: Limits::default() };
         Ok(repo::init(store, options, &SystemClock::new())?)
+    }
+}
+
+/// The passphrase, asked for when it is needed, and not again for a second attempt to open.
+struct Asked<'a> {
+    context: &'a Context,
+    given: RefCell<Option<Passphrase>>,
+    failure: Cell<Option<Failure>>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(context: &'a Context) -> Self {
+        Self { context, given: RefCell::default(), failure: Cell::default() }
+    }
+
+    /// A passphrase after `failed` attempts; a person may try [`ATTEMPTS`] times, others once.
+    fn passphrase(&self, failed: u32) -> Option<Passphrase> {
+        let source = &self.context.settings.passphrase;
+        let is_person = matches!(source, passphrase::Source::Prompt);
+        if failed >= ATTEMPTS || (failed > 0 && !is_person) {
+            return None;
+        }
+        if failed == 0
+            && let Some(given) = self.given.borrow().clone()
+        {
+            return Some(given);
+        }
+        match source.existing(&self.context.screen, failed > 0) {
+            Ok(passphrase) => self.given.borrow_mut().insert(passphrase).clone().into(),
+            Err(failure) => {
+                self.failure.set(Some(failure));
+                None
+            }
+        }
+    }
+
+    fn unlock(&self, stored: &Stored, store: SharedStore) -> Result<Repository, Failure> {
+        let repository = stored
+            .unlock(store, &mut |failed| self.passphrase(failed))
+            .map_err(|error| self.failure.take().unwrap_or_else(|| error.into()))?;
+        self.context.note_in_the_clear(&repository);
+        Ok(repository)
     }
 }
 

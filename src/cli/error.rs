@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
 use crate::dir::reader::TreeError;
+use crate::fsck::FsckError;
 use crate::generation::baglist::BagListError;
 use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
@@ -152,6 +153,7 @@ impl From<OpenError> for Failure {
             OpenError::NoRepository { .. } => {
                 Self::new(Exit::NoRepository, said).hint("check the location, or make one with `kitbag init`")
             }
+            OpenError::Replaced { .. } => Self::failed(said).hint("run this again"),
             OpenError::NewerFormat { .. } | OpenError::UnknownFeature { .. } => Self::failed(said),
             OpenError::DamagedConfig { .. } => {
                 Self::new(Exit::Damaged, said).hint("put the file back from a copy of the repository")
@@ -255,6 +257,16 @@ impl From<SessionError> for Failure {
     }
 }
 
+impl From<FsckError> for Failure {
+    fn from(error: FsckError) -> Self {
+        match error {
+            FsckError::Store(error) => error.into(),
+            FsckError::Session(error) => error.into(),
+            FsckError::Interrupted => Self::interrupted(),
+        }
+    }
+}
+
 impl From<BackupError> for Failure {
     fn from(error: BackupError) -> Self {
         let said = error.to_string();
@@ -265,6 +277,7 @@ impl From<BackupError> for Failure {
             BackupError::Tree(error) => error.into(),
             BackupError::Catalog(error) => error.into(),
             BackupError::BagList(error) => error.into(),
+            BackupError::Open(error) => error.into(),
             BackupError::NoRoots => Self::new(Exit::Incomplete, said),
             BackupError::Index(_) | BackupError::Table(_) | BackupError::Stopped => Self::failed(said),
         }

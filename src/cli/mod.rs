@@ -28,6 +28,7 @@ pub mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use clap::Parser as _;
 
@@ -53,7 +54,12 @@ pub fn run() -> ExitCode {
         Ok(settings) => settings,
         Err(failure) => return end(Err(failure)),
     };
-    let context = Context { screen: Screen::new(settings.verbosity), cancel: Cancel::new(), settings };
+    let context = Context {
+        screen: Screen::new(settings.verbosity),
+        cancel: Cancel::new(),
+        settings,
+        said_of_cache: AtomicBool::new(false),
+    };
     tracing::start(context.settings.verbosity, &context.screen);
     signals::listen(context.cancel.clone());
     end(context.run(args.command))
@@ -68,6 +74,8 @@ pub struct Context {
     pub screen: Screen,
     /// Set by Ctrl-C.
     pub cancel: Cancel,
+    /// Whether it was told already that the cache cannot be used.
+    said_of_cache: AtomicBool,
 }
 
 impl Context {
@@ -88,7 +96,8 @@ impl Context {
             Command::Backup(args) => commands::backup::run(self, &args),
             Command::Ls(args) => commands::ls::run(self, &args),
             Command::Cat(args) => commands::cat::run(self, &args),
-            Command::Restore(_) | Command::Fsck(_) => Err(Failure::failed("this command is still to come")),
+            Command::Fsck(args) => commands::fsck::run(self, &args),
+            Command::Restore(_) => Err(Failure::failed("this command is still to come")),
         }
     }
 }

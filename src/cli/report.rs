@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::human::rfc3339;
+use super::human::{self, rfc3339};
 use crate::base::text::escape;
 use crate::base::time::Timestamp;
 use crate::generation::Generation;
@@ -61,6 +61,21 @@ pub struct TrafficReport {
     serial_waits: u64,
     bytes_up: u64,
     bytes_down: u64,
+}
+
+/// What went over the wire, for people; none of a store without one.
+#[must_use]
+pub fn traffic_line(traffic: Traffic) -> Option<String> {
+    let Traffic { requests, serial_waits, bytes_up, bytes_down } = traffic;
+    (requests > 0).then(|| {
+        format!(
+            "{}, {}, {} up, {} down",
+            human::counted(requests, "request", "requests"),
+            human::counted(serial_waits, "serial wait", "serial waits"),
+            human::bytes(bytes_up),
+            human::bytes(bytes_down)
+        )
+    })
 }
 
 impl From<Traffic> for TrafficReport {

@@ -5,6 +5,7 @@
 //! is, which one it is, and its keys. It knows no operations; they ask it for its parts.
 
 pub mod config;
+mod guess;
 pub mod init;
 pub mod keys;
 pub mod open;
@@ -13,7 +14,10 @@ use std::sync::Arc;
 
 pub use config::{Config, ConfigError};
 pub use init::{Encryption, InitError, InitOptions, init};
+pub use keys::StoredSlot;
 pub use open::{OpenError, Stored, open};
+
+use guess::Guess;
 
 use crate::bag::Sealing;
 use crate::bag::reader::BagReader;
@@ -38,13 +42,30 @@ struct Parts {
     keys: Keys,
     slot: KeySlotId,
     in_the_clear: bool,
+    guess: Option<Arc<Guess>>,
 }
 
 impl Repository {
     /// A repository without a local cache.
     fn new(store: SharedStore, config: Config, keys: Keys, slot: KeySlotId, in_the_clear: bool) -> Self {
         let (cached, cache) = (store.clone(), Cache::disabled());
-        Self(Arc::new(Parts { store, cached, cache, config, keys, slot, in_the_clear }))
+        Self(Arc::new(Parts { store, cached, cache, config, keys, slot, in_the_clear, guess: None }))
+    }
+
+    fn with_guess(&self, guess: Guess) -> Self {
+        Self(Arc::new(Parts { guess: Some(Arc::new(guess)), ..Parts::clone(&self.0) }))
+    }
+
+    /// Makes sure that the repository opened is the one that is there, where it was opened with what was kept of it
+    /// ([`Stored::unlock_unconfirmed`]); costs nothing elsewhere, and nothing the second time.
+    ///
+    /// # Errors
+    /// `Replaced`, `NoRepository`, and what the store says.
+    pub fn confirm(&self) -> Result<(), OpenError> {
+        match &self.0.guess {
+            Some(guess) => guess.confirm(&self.0.store.describe()),
+            None => Ok(()),
+        }
     }
 
     /// Where its files are.

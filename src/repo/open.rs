@@ -67,6 +67,12 @@ pub enum OpenError {
         /// Where it is.
         at: String,
     },
+    /// It was opened with what was kept of it, and another stands there now, or its key slots have changed.
+    #[error("the repository at {at} is not the one that was opened there before, or its keys have changed")]
+    Replaced {
+        /// Where it is.
+        at: String,
+    },
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::backup::{self, Options, Summary};
+use crate::backup::{self, BackupError, Options, Summary};
 use crate::base::text::escape;
 use crate::base::time::{Clock, SystemClock};
 use crate::cli::Context;
@@ -16,13 +16,13 @@ use crate::cli::human;
 use crate::cli::lines::{Job, Snapshot};
 use crate::cli::output::Output;
 use crate::cli::progress::Progress;
-use crate::cli::report::{GenerationReport, TrafficReport};
+use crate::cli::report::{GenerationReport, TrafficReport, traffic_line};
 use crate::cli::select::absolute;
 use crate::cli::settings::{Verbosity, host_name};
 use crate::compress::Level;
 use crate::live::exclude::Rules;
 use crate::monitor::Monitor;
-use crate::repo::Repository;
+use crate::repo::{OpenError, Repository};
 use crate::store::discard::Discard;
 use crate::store::{SharedStore, Traffic};
 
@@ -38,10 +38,18 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
         store = Arc::new(Discard::new(store));
     }
     let repository = open(context, args, &store)?;
-    options.index_dir = repository.cache().directory("index");
     let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
-    let outcome = backup::run(&repository, &options, &monitor, &clock, &context.cancel);
+    let mut run = |repository: &Repository| {
+        options.index_dir = repository.cache().directory("index");
+        backup::run(repository, &options, &monitor, &clock, &context.cancel)
+    };
+    let mut outcome = run(&repository);
+    if let Err(BackupError::Open(OpenError::Replaced { .. } | OpenError::NoRepository { .. })) = outcome {
+        // What was kept of the repository was out of date, and nothing was published: once more, without it.
+        context.forget();
+        outcome = run(&open(context, args, &store)?);
+    }
     progress.end();
     let summary = outcome?;
     let told = Told {
@@ -64,14 +72,15 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
 fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Repository, Failure> {
-    let opened = match context.open_bare(store.clone()) {
+    let opened = if args.dry_run { context.open_bare(store.clone()) } else { context.open(store.clone()) };
+    match opened {
         Err(failure) if args.init && failure.exit == Exit::NoRepository => {
             let encrypted = args.encryption.unwrap_or_default() == Encryption::Passphrase;
-            context.init(store.clone(), encrypted)
+            let made = context.init(store.clone(), encrypted)?;
+            Ok(if args.dry_run { made } else { context.with_cache(made) })
         }
         opened => opened,
-    }?;
-    Ok(if args.dry_run { opened } else { context.with_cache(opened) })
+    }
 }
 
 fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
@@ -183,7 +192,6 @@ impl Told<'_> {
         };
         let read = human::counted(self.counts.files_read, "file", "files");
         let stored = if self.dry_run { "to be stored" } else { "stored" };
-        let Traffic { requests, serial_waits, bytes_up, bytes_down } = self.traffic;
         let mut lines = vec![
             format!("{what} {files}, {}{problems}", human::bytes(counts.bytes)),
             format!(
@@ -194,15 +202,7 @@ impl Told<'_> {
                 human::duration(self.time)
             ),
         ];
-        if requests > 0 {
-            lines.push(format!(
-                "{}, {}, {} up, {} down",
-                human::counted(requests, "request", "requests"),
-                human::counted(serial_waits, "serial wait", "serial waits"),
-                human::bytes(bytes_up),
-                human::bytes(bytes_down)
-            ));
-        }
+        lines.extend(traffic_line(self.traffic));
         lines
     }
 }

@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod cat;
 pub mod clients;
+pub mod fsck;
 pub mod generations;
 pub mod init;
 pub mod ls;
