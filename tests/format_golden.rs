@@ -1,5 +1,7 @@
 //! The golden files of `doc/format.md` below `testdata/format/v1/`: each is decoded, and encoded again to the same bytes.
 
+#![expect(clippy::unwrap_used, reason = "a test says so by failing")]
+
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;

@@ -295,7 +295,8 @@ impl Bags {
     }
 }
 
-fn table_wrong(error: &ReadError) -> Wrong {
+/// What is wrong with a table that cannot be read.
+pub fn table_wrong(error: &ReadError) -> Wrong {
     match error {
         ReadError::Format { source, .. } => format!("its table is wrong ({source})"),
         _ => "its table is damaged".to_owned(),

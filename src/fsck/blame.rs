@@ -62,7 +62,7 @@ impl<'a> Blame<'a> {
         }
         while let Some((page, path)) = open.pop() {
             cancelled(self.cancel)?;
-            self.page(&page, path, &mut open);
+            self.page(&page, &path, &mut open);
         }
         Ok(())
     }
@@ -97,14 +97,14 @@ impl<'a> Blame<'a> {
         }
     }
 
-    fn page(&mut self, reference: &Reference, path: Vec<u8>, open: &mut Vec<(Reference, Vec<u8>)>) {
+    fn page(&mut self, reference: &Reference, path: &[u8], open: &mut Vec<(Reference, Vec<u8>)>) {
         let Ok(page) = reader::page(self.source, reference) else {
-            return self.hit(self.bags.number_of(reference.place.bag), &as_directory(&path));
+            return self.hit(self.bags.number_of(reference.place.bag), &as_directory(path));
         };
         match page {
             Page::Leaf(entries) => {
                 for entry in entries {
-                    let mut below = path.clone();
+                    let mut below = path.to_vec();
                     if !below.ends_with(b"/") {
                         below.push(b'/');
                     }
@@ -117,7 +117,7 @@ impl<'a> Blame<'a> {
                     let target = self.bags.target(BagKind::Tree, &child.page);
                     let want = Want::Page(child.entries, blake3::hash(&child.last));
                     let edge = Edge { bag: target.bag, node: target.node, want };
-                    self.descend(&edge, &child.page, &path, open);
+                    self.descend(&edge, &child.page, path, open);
                 }
             }
         }

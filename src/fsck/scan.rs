@@ -10,7 +10,7 @@ use std::thread;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::FsckError;
-use super::bags::{BagNo, Bags, cancelled};
+use super::bags::{BagNo, Bags, cancelled, table_wrong};
 use super::check;
 use super::flight::WINDOW;
 use super::report::{Unreadable, given};
@@ -116,11 +116,11 @@ impl Scan<'_> {
                 ranges.push_back((range, pending));
             }
             // Another bag is planned while the window has room for it.
-            if plan.is_empty() {
-                if let Some((number, entry, table)) = tables.pop_front() {
-                    plan.extend(self.plan(number, entry, given(table.wait())?));
-                    continue;
-                }
+            if plan.is_empty()
+                && let Some((number, entry, table)) = tables.pop_front()
+            {
+                plan.extend(self.plan(number, entry, given(table.wait())?));
+                continue;
             }
             let Some((range, pending)) = ranges.pop_front() else { return Ok(()) };
             under_way = under_way.saturating_sub(range.len);
@@ -136,7 +136,7 @@ impl Scan<'_> {
     fn plan(&self, bag: BagNo, entry: BagEntry, table: Result<Vec<u8>, Unreadable>) -> Vec<Range> {
         let opened = table.map_err(|error| error.to_string()).and_then(|mut sealed| {
             let opened = self.reader.open_table(entry.bag, entry.table_offset, &mut sealed);
-            opened.map_err(|_| "its table is damaged".to_owned())
+            opened.map_err(|error| table_wrong(&error))
         });
         let Table { blocks } = match opened {
             Ok(table) => table,

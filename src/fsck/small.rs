@@ -217,9 +217,9 @@ pub fn compare(claims: &[Claim], bags: &Bags, collecting: bool, report: &Report<
             );
             // While garbage is being collected, a slow session may publish such a segment.
             if collecting {
-                report.note(name.as_str(), text)
+                report.note(name.as_str(), text);
             } else {
-                report.damage(&name, text)
+                report.damage(&name, text);
             }
             continue;
         };
