@@ -175,7 +175,7 @@ pub struct Ls {
     #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
     pub generation: String,
 
-    /// List only these files and what is below them
+    /// List only these files and what is below them: absolute paths, or paths below a saved root
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }
@@ -195,7 +195,11 @@ pub struct Restore {
     #[arg(long)]
     pub strip_root: bool,
 
-    /// Restore only these files and what is below them
+    /// Find owners by their saved names where these exist here, instead of by their numbers
+    #[arg(long)]
+    pub owners_by_name: bool,
+
+    /// Restore only these files and what is below them: absolute paths, or paths below a saved root
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
 }
@@ -207,7 +211,7 @@ pub struct Cat {
     #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
     pub generation: String,
 
-    /// The file
+    /// The file: an absolute path, or one below a saved root
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 }

@@ -15,6 +15,7 @@ use crate::generation::baglist::BagListError;
 use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
 use crate::repo::{InitError, OpenError};
+use crate::restore::{CatError, RestoreError};
 use crate::sftp::transport::ssh_config::ConfigError;
 use crate::store::{ErrorKind, StoreError};
 
@@ -253,6 +254,31 @@ impl From<SessionError> for Failure {
         match error {
             SessionError::Store(error) => error.into(),
             lost => Self::failed(lost.to_string()).hint("run this again"),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        let said = error.to_string();
+        match error {
+            RestoreError::Store(error) => error.into(),
+            RestoreError::Interrupted => Self::new(Exit::Interrupted, said),
+            RestoreError::Target { .. } | RestoreError::NoSpace { .. } => Self::failed(said),
+        }
+    }
+}
+
+impl From<CatError> for Failure {
+    fn from(error: CatError) -> Self {
+        let said = error.to_string();
+        match error {
+            CatError::NotFound(_) => Self::failed(said).hint("`kitbag ls` lists what it holds"),
+            CatError::NotAFile(_) => Self::failed(said).hint("restore it instead"),
+            CatError::Tree(error) => error.into(),
+            CatError::Read(error) => error.into(),
+            CatError::Write(error) => Self::output(&error),
+            CatError::Interrupted => Self::interrupted(),
         }
     }
 }

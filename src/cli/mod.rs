@@ -97,7 +97,7 @@ impl Context {
             Command::Ls(args) => commands::ls::run(self, &args),
             Command::Cat(args) => commands::cat::run(self, &args),
             Command::Fsck(args) => commands::fsck::run(self, &args),
-            Command::Restore(_) => Err(Failure::failed("this command is still to come")),
+            Command::Restore(args) => commands::restore::run(self, &args),
         }
     }
 }

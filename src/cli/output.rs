@@ -38,12 +38,9 @@ impl Output {
             .map_err(|error| Failure::output(&error))
     }
 
-    /// Writes bytes as they are.
-    ///
-    /// # Errors
-    /// [`Failure::output`]
-    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.out.write_all(bytes).map_err(|error| Failure::output(&error))
+    /// Where to write bytes as they are.
+    pub fn raw(&mut self) -> &mut dyn Write {
+        &mut self.out
     }
 
     /// Brings what is buffered out.

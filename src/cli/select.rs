@@ -1,9 +1,12 @@
 //! Which entries of a generation the paths of a command line mean.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::Failure;
+use crate::base::text::escape;
+use crate::generation::Root;
 
 /// The paths that were named; none means everything.
 #[derive(Debug)]
@@ -13,7 +16,10 @@ pub struct Selection {
 
 #[derive(Debug)]
 struct Wanted {
-    path: Vec<u8>,
+    /// As it was typed, for messages.
+    typed: PathBuf,
+    /// Where it may be.
+    paths: Vec<Vec<u8>>,
     found: bool,
 }
 
@@ -29,10 +35,19 @@ pub enum Relation {
 }
 
 impl Selection {
-    /// What was named; relative paths count from `here`, as the shell's do.
+    /// What was named; a relative path means what lies at it below any of the roots.
     #[must_use]
-    pub fn new(paths: &[PathBuf], here: &Path) -> Self {
-        let wanted = paths.iter().map(|path| Wanted { path: absolute(path, here), found: false });
+    pub fn new(typed: &[PathBuf], roots: &[Root]) -> Self {
+        let wanted = typed.iter().map(|path| Wanted {
+            typed: path.clone(),
+            paths: if path.is_absolute() {
+                vec![absolute(path, Path::new("/"))]
+            } else {
+                let below = |root: &Root| absolute(path, Path::new(OsStr::from_bytes(&root.path)));
+                roots.iter().map(below).collect()
+            },
+            found: false,
+        });
         Self { wanted: wanted.collect() }
     }
 
@@ -43,22 +58,16 @@ impl Selection {
         }
         let mut relation = Relation::Outside;
         for wanted in &mut self.wanted {
-            if wanted.path == path {
-                wanted.found = true;
-            }
-            if is_at_or_below(path, &wanted.path) {
-                relation = Relation::Inside;
-            } else if relation == Relation::Outside && is_at_or_below(&wanted.path, path) {
-                relation = Relation::Above;
+            for top in &wanted.paths {
+                wanted.found |= top == path;
+                if is_at_or_below(path, top) {
+                    relation = Relation::Inside;
+                } else if relation == Relation::Outside && is_at_or_below(top, path) {
+                    relation = Relation::Above;
+                }
             }
         }
         relation
-    }
-
-    /// The absolute paths that were named.
-    #[must_use]
-    pub fn paths(&self) -> Vec<Vec<u8>> {
-        self.wanted.iter().map(|wanted| wanted.path.clone()).collect()
     }
 
     /// That a path that was named is nowhere.
@@ -69,7 +78,7 @@ impl Selection {
         match self.wanted.iter().find(|wanted| !wanted.found) {
             None => Ok(()),
             Some(wanted) => {
-                let path = crate::base::text::escape(&wanted.path);
+                let path = escape(wanted.typed.as_os_str().as_bytes());
                 Err(Failure::failed(format!("the generation does not hold {path}"))
                     .hint("`kitbag ls` lists what it holds"))
             }
@@ -95,6 +104,14 @@ pub fn absolute(path: &Path, here: &Path) -> Vec<u8> {
     absolute
 }
 
+/// What a path on a command line names in a generation: an absolute path in its plain form, or a path below a root, without `.` and
+/// needless slashes.
+#[must_use]
+pub fn named(path: &Path) -> Vec<u8> {
+    let plain = absolute(path, Path::new("/"));
+    if path.is_absolute() { plain } else { plain.get(1..).unwrap_or_default().to_vec() }
+}
+
 /// Joins a directory's path and a name in it.
 #[must_use]
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
@@ -113,9 +130,14 @@ fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn select(paths: &[&str]) -> Selection {
-        let paths: Vec<_> = paths.iter().map(PathBuf::from).collect();
-        Selection::new(&paths, Path::new("/home/ada"))
+    /// As if there were one root, `/home/ada`.
+    fn select(typed: &[&str]) -> Selection {
+        let below = |path: &&str| Wanted {
+            typed: PathBuf::from(path),
+            paths: vec![absolute(Path::new(path), Path::new("/home/ada"))],
+            found: false,
+        };
+        Selection { wanted: typed.iter().map(below).collect() }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::cli::progress::Progress;
 use crate::cli::select::Selection;
 use crate::cli::{Context, catalog, connect, tree};
 use crate::entry::{Content, Entry, Kind};
+use crate::generation::trees;
 
 /// Lists files of a generation.
 ///
@@ -23,7 +24,10 @@ pub fn run(context: &Context, args: &Ls) -> Result<Exit, Failure> {
     let repository = context.open(context.store()?)?;
     let generation = catalog::one(context, &repository, &args.generation)?;
     let source = connect::source(&repository);
-    let mut selection = Selection::new(&args.paths, &context.here()?);
+    if args.paths.is_empty() || trees::are_cheap(&generation) {
+        trees::fetch_ahead(&source, &generation)?;
+    }
+    let mut selection = Selection::new(&args.paths, &generation.roots);
     // Lines would be written through a live display.
     let progress = Progress::begin(Job::Check, &context.screen.without_display(), context.settings.verbosity);
     let mut output = Output::new();

@@ -7,6 +7,7 @@ pub mod fsck;
 pub mod generations;
 pub mod init;
 pub mod ls;
+pub mod restore;
 
 use super::error::Exit;
 use super::progress::Progress;
