@@ -90,6 +90,7 @@ impl Bench {
             reread: false,
             skip_if_unchanged: false,
             dry_run: false,
+            checkpoint: backup::Every::default(),
             walkers: 2,
             workers: 2,
             words: Vec::new(),

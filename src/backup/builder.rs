@@ -8,6 +8,8 @@ use crate::dir::paging::Cutter;
 use crate::entry::{Content, Entry, Reference, XattrValue};
 
 use super::BackupError;
+use super::node::Node;
+use super::pause::Snapshot;
 use super::tree::{Draft, DraftChild, Tree};
 
 /// Builds the pages of one directory.
@@ -24,6 +26,18 @@ impl<'a> DirBuilder<'a> {
     /// No entries yet; pages will be made by `tree`.
     pub fn new(tree: &'a Tree, names: &'a NameKey) -> Self {
         Self { tree, names, entries: Vec::new(), cutter: Cutter::new(0), leaves: Vec::new(), reused: 0 }
+    }
+
+    /// Goes on from what was done of a directory.
+    pub fn resume(tree: &'a Tree, names: &'a NameKey, snapshot: Snapshot) -> Self {
+        let Snapshot { leaves, entries, .. } = snapshot;
+        Self { leaves, entries, ..Self::new(tree, names) }
+    }
+
+    /// What is done so far of the directory; `next` is the place of the first name that is not.
+    pub fn snapshot(&self, node: &Arc<Node>, next: usize) -> Snapshot {
+        let (leaves, entries) = (self.leaves.clone(), self.entries.clone());
+        Snapshot { node: Arc::clone(node), next, leaves, entries }
     }
 
     /// Whether a page begins here.

@@ -6,11 +6,13 @@ use crate::bag::{BagKind, Packer, Placing};
 use crate::base::cancel::Cancel;
 use crate::chunker::{Chunker, Cutter};
 use crate::entry::{Content, Piece, Xattr, XattrValue};
-use crate::live::{Alteration, DirFd, LiveError, LiveFile, RawXattr, Segment, Stat, read_small};
+use crate::live::{Alteration, LiveError, LiveFile, RawXattr, Segment, Stat, read_small};
 use crate::monitor::{Counter, Monitor};
 
 use super::BackupError;
+use super::entries::Here;
 use super::lists::Lists;
+use super::pause::Pause;
 use super::shelf::Shelf;
 use super::tree::Tree;
 
@@ -33,10 +35,12 @@ pub struct Sink {
     pub tree: Tree,
     /// Who is told.
     pub monitor: Arc<dyn Monitor>,
-    /// Whether the user wants to stop.
-    pub cancel: Cancel,
+    /// Whether the user wanted to stop, and what was done until then is safe.
+    pub interrupted: Cancel,
     /// Whether another part has failed.
     pub stop: Cancel,
+    /// Where workers stand still for a checkpoint.
+    pub pause: Pause,
 }
 
 /// One worker's buffers.
@@ -86,16 +90,16 @@ impl<'a> Contents<'a> {
     }
 
     /// Reads a regular file that was `seen` in its directory.
-    pub fn read(&mut self, dir: &DirFd, name: &[u8], seen: &Stat) -> Result<Read, Failure> {
+    pub fn read(&mut self, here: &Here<'_>, seen: &Stat) -> Result<Read, Failure> {
         self.sink.monitor.count(Counter::FilesRead, 1);
         let small = u64::try_from(self.small).unwrap_or(u64::MAX);
         if seen.size < small && !seen.may_have_holes() {
-            let finished = read_small(dir, name, seen, &mut self.buffer)?;
+            let finished = read_small(here.fd, here.name, seen, &mut self.buffer)?;
             self.sink.monitor.count(Counter::BytesRead, finished.stat.size);
             let content = self.small_content()?;
             return Ok(Read { content, stat: finished.stat, alteration: finished.alteration });
         }
-        self.read_large(dir, name, seen)
+        self.read_large(here, seen)
     }
 
     fn small_content(&mut self) -> Result<Content<Placing>, BackupError> {
@@ -117,13 +121,14 @@ impl<'a> Contents<'a> {
         Ok(content)
     }
 
-    fn read_large(&mut self, dir: &DirFd, name: &[u8], seen: &Stat) -> Result<Read, Failure> {
-        let mut file = LiveFile::open(dir, name, seen)?;
+    fn read_large(&mut self, here: &Here<'_>, seen: &Stat) -> Result<Read, Failure> {
+        let mut file = LiveFile::open(here.fd, here.name, seen)?;
         let mut lists = Lists::new(&self.sink.tree);
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(BUFFER, 0);
         self.chunker.clear();
         let outcome: Result<(), Failure> = loop {
+            self.sink.pause.point(here.snapshot);
             if let Err(error) = self.sink.check() {
                 break Err(error.into());
             }
@@ -178,7 +183,7 @@ impl<'a> Contents<'a> {
 impl Sink {
     /// Whether to go on.
     pub fn check(&self) -> Result<(), BackupError> {
-        if self.cancel.is_cancelled() {
+        if self.interrupted.is_cancelled() {
             Err(BackupError::Interrupted)
         } else if self.stop.is_cancelled() {
             Err(BackupError::Stopped)

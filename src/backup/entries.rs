@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::bag::Placing;
+use crate::base::time::Timestamp;
 use crate::entry::{Content, Entry, Kind, Metadata, Xattr, XattrValue};
 use crate::live::stat::stat_child;
 use crate::live::xattrs::xattrs_of_child;
@@ -12,6 +13,7 @@ use crate::monitor::{Change, Problem, Severity};
 use super::BackupError;
 use super::content::{Contents, Failure};
 use super::node::{Done, Node, Outcome};
+use super::pause::Snapshot;
 use super::tree::known_entry;
 use super::unchanged::Verdict;
 use super::walk::{Tally, Walk, count, name_at, tell};
@@ -34,6 +36,20 @@ pub struct Here<'a> {
     pub fd: &'a DirFd,
     /// Its name.
     pub name: &'a [u8],
+    /// What is done of the directory so far, for a checkpoint.
+    pub snapshot: &'a dyn Fn() -> Option<Snapshot>,
+}
+
+/// A place among the names of a directory.
+pub struct Spot<'a> {
+    /// The directory.
+    pub node: &'a Arc<Node>,
+    /// Its descriptor.
+    pub fd: &'a DirFd,
+    /// The place.
+    pub at: usize,
+    /// What is done of the directory so far, for a checkpoint.
+    pub snapshot: &'a dyn Fn() -> Option<Snapshot>,
 }
 
 /// What became of an entry.
@@ -50,21 +66,20 @@ impl Worker<'_> {
     /// Looks at the entry at a place among a directory's names. `subdirs` is how many subdirectories lie before it.
     pub fn look(
         &mut self,
-        node: &Arc<Node>,
-        fd: &DirFd,
-        at: usize,
-        former: Option<Entry>,
+        spot: &Spot<'_>,
+        (former, saved): (Option<(Entry, Timestamp)>, Option<(Entry, Timestamp)>),
         subdirs: &mut usize,
     ) -> Result<Now, BackupError> {
+        let Spot { node, fd, at, snapshot } = *spot;
         let name = name_at(&node.names, at);
-        let here = Here { dir: &node.dir, fd, name };
+        let here = Here { dir: &node.dir, fd, name, snapshot };
         let subdir = node.subdirs.get(*subdirs).filter(|subdir| subdir.at == at);
         let outcome = match subdir {
             Some(subdir) => {
                 *subdirs += 1;
                 self.subdir(&here, former, subdir.outcome.get())
             }
-            None => self.other(&here, former),
+            None => self.other(&here, node.root.began, (former, saved)),
         };
         let monitor = &*self.walk.sink.monitor;
         match outcome {
@@ -93,7 +108,7 @@ impl Worker<'_> {
     fn subdir(
         &mut self,
         here: &Here<'_>,
-        former: Option<Entry>,
+        former: Option<(Entry, Timestamp)>,
         outcome: Option<&Outcome>,
     ) -> Result<(Now, Change), Failure> {
         let closed;
@@ -113,12 +128,13 @@ impl Worker<'_> {
     fn directory(
         &mut self,
         here: &Here<'_>,
-        former: Option<Entry>,
+        former: Option<(Entry, Timestamp)>,
         (stat, content, is_same): (&Stat, Content<Placing>, bool),
     ) -> Result<(Now, Change), Failure> {
-        let verdict = former.as_ref().map(|former| self.walk.judge.compare(former, stat));
+        let judge = self.walk.judge;
+        let verdict = former.as_ref().map(|(former, began)| judge.compare(former, *began, stat));
         let change = match (former, verdict) {
-            (Some(former), Some(Verdict::Unchanged)) if is_same => {
+            (Some((former, _)), Some(Verdict::Unchanged)) if is_same => {
                 return Ok((Now::Same(former), Change::Unchanged));
             }
             (None, _) if is_same => Change::Moved,
@@ -131,24 +147,40 @@ impl Worker<'_> {
         Ok((Now::New(Box::new(entry)), change))
     }
 
-    pub fn other(&mut self, here: &Here<'_>, former: Option<Entry>) -> Result<(Now, Change), Failure> {
+    /// Something that is no directory. `began`: when the generation began that the root is compared with; `former` is what that has under this
+    /// name, `saved` what a later checkpoint has.
+    pub fn other(
+        &mut self,
+        here: &Here<'_>,
+        began: Timestamp,
+        (former, saved): (Option<(Entry, Timestamp)>, Option<(Entry, Timestamp)>),
+    ) -> Result<(Now, Change), Failure> {
         let stat = stat_child(here.fd, here.name)?;
         if stat.kind == Kind::Directory {
             // It has come in the place of another kind of file since the directory was listed.
             return Err(LiveError::Replaced.into());
         }
-        let Some(former) = former else {
-            if let Some(entry) = self.moved(here, &stat)? {
+        let judge = self.walk.judge;
+        let verdict = former.as_ref().map(|(former, began)| judge.compare(former, *began, &stat));
+        if verdict != Some(Verdict::Unchanged)
+            && let Some((saved, saved_began)) = saved
+            && judge.compare(&saved, saved_began, &stat) == Verdict::Unchanged
+        {
+            let change = if former.is_some() { Change::Changed } else { Change::New };
+            return Ok((Now::New(Box::new(known_entry(saved))), change));
+        }
+        let (Some((former, _)), Some(verdict)) = (former, verdict) else {
+            if let Some(entry) = self.moved(here, began, &stat)? {
                 return Ok((Now::New(Box::new(entry)), Change::Moved));
             }
             let entry = self.read(here, &stat)?;
             return Ok((Now::New(Box::new(entry)), Change::New));
         };
-        match self.walk.judge.compare(&former, &stat) {
+        match verdict {
             Verdict::Unchanged => Ok((Now::Same(former), Change::Unchanged)),
             Verdict::Contents => {
                 if former.metadata.inode != stat.inode
-                    && let Some(entry) = self.moved(here, &stat)?
+                    && let Some(entry) = self.moved(here, began, &stat)?
                 {
                     return Ok((Now::New(Box::new(entry)), Change::Moved));
                 }
@@ -182,8 +214,13 @@ impl Worker<'_> {
     }
 
     /// The entry with the contents that the file had under another name, if it is a moved one.
-    fn moved(&self, here: &Here<'_>, stat: &Stat) -> Result<Option<Entry<Placing>>, Failure> {
-        if stat.kind != Kind::File || stat.size == 0 || !self.walk.judge.may_be_moved(stat) {
+    fn moved(
+        &self,
+        here: &Here<'_>,
+        began: Timestamp,
+        stat: &Stat,
+    ) -> Result<Option<Entry<Placing>>, Failure> {
+        if stat.kind != Kind::File || stat.size == 0 || !self.walk.judge.may_be_moved(began, stat) {
             return Ok(None);
         }
         let Some(former) = self.walk.moves.find(stat) else { return Ok(None) };
@@ -197,7 +234,7 @@ impl Worker<'_> {
             Kind::File => match self.walk.links.get(stat) {
                 Some(content) => content,
                 None => {
-                    let read = self.contents.read(here.fd, here.name, stat)?;
+                    let read = self.contents.read(here, stat)?;
                     now = read.stat;
                     self.report(here, read.alteration);
                     self.walk.links.remember(&read.stat, &read.content);

@@ -11,12 +11,14 @@
 //! files, directories or the repository. A generation is published only after every bag and segment that it needs is acknowledged.
 
 mod builder;
+mod checkpoint;
 mod content;
 mod entries;
 mod links;
 mod lists;
 mod moves;
 mod node;
+mod pause;
 mod prefetch;
 mod publish;
 mod remote;
@@ -29,9 +31,8 @@ mod walk;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -51,15 +52,18 @@ use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::{OpenError, Repository};
 use crate::store::StoreError;
 
+use checkpoint::{Checkpoints, Lease};
 use content::Sink;
 use links::Links;
 use moves::Moves;
+use pause::Pause;
 use roots::{Roots, Walked};
 use shelf::Shelf;
 use tree::Tree;
 use unchanged::Judge;
 use walk::{Queue, Walk};
 
+pub use checkpoint::Every;
 pub use publish::Summary;
 
 /// What to back up, and how.
@@ -80,6 +84,8 @@ pub struct Options {
     pub reread: bool,
     /// Publish nothing when nothing has changed.
     pub skip_if_unchanged: bool,
+    /// When checkpoints are made.
+    pub checkpoint: Every,
     /// Store nothing: only find out what would be stored. The store must be one that discards.
     pub dry_run: bool,
     /// Threads that walk and read.
@@ -166,6 +172,8 @@ pub fn run(
     let packer = Arc::new(Packer::new(stores, repository.sealing(), packing, shelf.clone()));
     let run = Run {
         repository,
+        client,
+        lease: Mutex::default(),
         options,
         monitor,
         cancel,
@@ -187,6 +195,8 @@ pub fn run(
 /// The parts of a run.
 struct Run<'a> {
     repository: &'a Repository,
+    client: ClientId,
+    lease: Mutex<Lease>,
     options: &'a Options,
     monitor: &'a Arc<dyn Monitor>,
     cancel: &'a Cancel,
@@ -205,14 +215,21 @@ impl Run<'_> {
         times: (Timestamp, &dyn Clock),
     ) -> Result<Summary, BackupError> {
         let guess = remote::guess(self.repository, client);
+        let compared = Roots::choose(&self.options.roots, &guess).compared();
         thread::scope(|scope| {
             let remote = scope.spawn(|| {
-                let remote =
-                    remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
-                match remote {
-                    Ok(remote::Remote { session, former, index }) => {
-                        self.shelf.open(Some(index));
-                        Ok((session, former))
+                let read = remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
+                match read {
+                    Ok(remote) => {
+                        self.shelf.open(Some(remote.index));
+                        let is_right = remote::are_there(&compared, &remote.former);
+                        // A walk that compares with something lost must not become a checkpoint.
+                        let kept = if is_right { &mut self.lease().session } else { &mut None };
+                        let withheld = match is_right {
+                            true => kept.replace(remote.session),
+                            false => Some(remote.session),
+                        };
+                        Ok((withheld, remote.former))
                     }
                     Err(error) => {
                         self.stop.cancel();
@@ -221,25 +238,55 @@ impl Run<'_> {
                     }
                 }
             });
-            let guessed = (!guess.is_empty()).then(|| self.walk(&guess));
-            let (session, former) = remote.join().unwrap_or(Err(BackupError::Stopped))?;
-            let (walked, tree) = match guessed {
-                Some((compared, walked)) if remote::are_there(&compared, &former) => walked?,
-                Some((_, Err(BackupError::Interrupted))) => return Err(BackupError::Interrupted),
-                _ => self.walk(&former).1?,
+            let guessed = (!guess.is_empty()).then(|| self.walk(&guess, times));
+            let (withheld, former) = remote.join().unwrap_or(Err(BackupError::Stopped))?;
+            let walked = match (guessed, withheld) {
+                (Some(Err(BackupError::Interrupted)), _) => Err(BackupError::Interrupted),
+                (Some(walked), None) => walked,
+                (None, None) => self.walk(&former, times),
+                (_, Some(session)) => {
+                    self.lease().session = Some(session);
+                    self.walk(&former, times)
+                }
             };
+            let mut lease = self.lease();
+            let (walked, tree) = walked.map_err(|error| lease.lost.take().map_or(error, BackupError::from))?;
+            let session = lease.session.take().ok_or(BackupError::Stopped)?;
             let maker = publish::Maker {
                 shelf: &self.shelf,
                 packer: &self.packer,
                 source: &self.source,
                 monitor: self.monitor,
             };
-            maker.publish(session, tree, walked, &former, self.options, times)
+            let summary = maker.publish(session, tree, walked, &former, self.options, times)?;
+            if !summary.is_skipped {
+                self.forget_checkpoints(lease.partial, &former);
+            }
+            Ok(summary)
         })
     }
 
-    /// Walks all roots, comparing with these generations; tells which of them.
-    fn walk(&self, former: &[Generation]) -> (BTreeSet<GenerationId>, Result<(Walked, Tree), BackupError>) {
+    fn lease(&self) -> MutexGuard<'_, Lease> {
+        self.lease.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes the checkpoints that this generation has made needless.
+    fn forget_checkpoints(&self, own: Option<GenerationId>, former: &[Generation]) {
+        let earlier = former.iter().filter(|one| one.partial).map(|one| one.id);
+        for id in own.into_iter().chain(earlier) {
+            if let Err(error) = self.forget(id) {
+                let text = format!("the checkpoint {id} is needless and could not be removed: {error}");
+                self.monitor.problem(Problem::new(Severity::Note, b"", text));
+            }
+        }
+    }
+
+    /// Walks all roots, comparing with these generations.
+    fn walk(
+        &self,
+        former: &[Generation],
+        (started, clock): (Timestamp, &dyn Clock),
+    ) -> Result<(Walked, Tree), BackupError> {
         self.monitor.phase("backing up");
         let options = self.options;
         let roots = Roots::choose(&options.roots, former);
@@ -254,11 +301,11 @@ impl Run<'_> {
             packer: Arc::clone(&self.packer),
             tree,
             monitor: Arc::clone(self.monitor),
-            cancel: self.cancel.clone(),
+            interrupted: Cancel::new(),
             stop: self.stop.clone(),
+            pause: Pause::default(),
         };
-        let began = roots.began();
-        let judge = Judge { began, ignore_inode: options.ignore_inode, reread: options.reread };
+        let judge = Judge { ignore_inode: options.ignore_inode, reread: options.reread };
         let walk = Walk {
             sink,
             source: Arc::clone(&self.source),
@@ -267,21 +314,24 @@ impl Run<'_> {
             owners: Owners::new(),
             cutter: self.repository.cutter(),
             keys: self.repository.keys().clone(),
+            counted: Mutex::default(),
             queue: Queue::default(),
             moves: Moves::new(Arc::clone(&self.source), roots.former_entries()),
             links: Links::new(),
         };
-        let walked = roots.walk(&walk, options.walkers);
+        let walked = roots.walk(&walk, options.walkers, |files, done| {
+            let (run, walk, roots) = (self, &walk, &roots);
+            Checkpoints { run, walk, roots, files, former, started, clock }.watch(done);
+        });
         let tree = walk.sink.tree;
-        let outcome = match walked {
+        match walked {
             Ok(walked) => Ok((walked, tree)),
             // Whoever was stopped was stopped by somebody, perhaps by the tree.
             Err(error) => Err(match (error, tree.finish()) {
                 (BackupError::Stopped, Err(cause)) => cause,
                 (error, _) => error,
             }),
-        };
-        (compared, outcome)
+        }
     }
 }
 

@@ -4,11 +4,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::bag::Placing;
+use crate::base::time::Timestamp;
 use crate::entry::Reference;
 use crate::live::{LiveDir, NameList, Stat};
 
-/// What the generation before had at a directory's place: nothing, or a directory with this top page (`None`: empty).
-pub type Former = Option<Option<Reference>>;
+/// What a generation had at a directory's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Was {
+    /// The directory's top page; `None` when it was empty.
+    pub page: Option<Reference>,
+    /// When that generation began.
+    pub began: Timestamp,
+}
+
+/// What generations before had at a directory's place.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Former {
+    /// The newest complete one (or the checkpoint, where only that has something): pages are taken over from it.
+    pub newest: Option<Was>,
+    /// A checkpoint made after it: single entries are taken over from it.
+    pub checkpoint: Option<Was>,
+}
+
+impl Former {
+    /// Whatever there is, as the newest.
+    pub fn promoted(self) -> Self {
+        match self.newest {
+            Some(_) => self,
+            None => Self { newest: self.checkpoint, checkpoint: None },
+        }
+    }
+
+    /// The top page of the newest.
+    pub fn page(&self) -> Option<Reference> {
+        self.newest.and_then(|was| was.page)
+    }
+}
 
 /// A directory whose names are known and whose subdirectories are being backed up.
 pub struct Node {
@@ -22,12 +53,21 @@ pub struct Node {
     pub subdirs: Vec<Subdir>,
     /// What it was before.
     pub former: Former,
-    /// The device of its root.
-    pub root_dev: u64,
+    /// Its root.
+    pub root: RootOf,
     /// To whom its outcome goes.
     pub parent: Parent,
     next: AtomicUsize,
     waiting: AtomicUsize,
+}
+
+/// What is the same for all directories below a root.
+#[derive(Debug, Clone, Copy)]
+pub struct RootOf {
+    /// The device that the root lies on.
+    pub dev: u64,
+    /// When the generation began that it is compared with.
+    pub began: Timestamp,
 }
 
 /// To whom a directory's outcome goes.
@@ -50,6 +90,7 @@ pub struct Subdir {
 }
 
 /// What became of a directory.
+#[derive(Clone)]
 pub enum Outcome {
     /// It was backed up.
     Done(Box<Done>),
@@ -60,6 +101,7 @@ pub enum Outcome {
 }
 
 /// A directory that was backed up.
+#[derive(Clone)]
 pub struct Done {
     /// The directory as it was when it was opened.
     pub stat: Stat,
@@ -75,12 +117,12 @@ impl Node {
         dir: Arc<LiveDir>,
         (names, skipped, subdirs): (NameList, Vec<bool>, Vec<Subdir>),
         former: Former,
-        root_dev: u64,
+        root: RootOf,
         parent: Parent,
     ) -> Self {
         let waiting = AtomicUsize::new(subdirs.len());
         let next = AtomicUsize::new(0);
-        Self { dir, names, skipped, subdirs, former, root_dev, parent, next, waiting }
+        Self { dir, names, skipped, subdirs, former, root, parent, next, waiting }
     }
 
     /// The number of a subdirectory to begin with, and whether it is the last.

@@ -10,8 +10,8 @@ use crate::dir::format::List;
 use crate::dir::reader;
 use crate::entry::{Content, Reference};
 use crate::generation::format::encode_bucket;
-use crate::generation::{BagCounter, BagListRef, Counts, Generation, Root, Session};
-use crate::index::Segment;
+use crate::generation::{BagCounter, BagListRef, Generation, Root, Session};
+use crate::index::{Segment, SegmentBag};
 use crate::monitor::Monitor;
 
 use super::roots::Walked;
@@ -64,12 +64,12 @@ impl Maker<'_> {
         let mut bags = counted?;
         self.packer.settle()?;
         let same_as = unchanged(&walked, former);
-        let mut counts = Counts::default();
+        let mut counts = walked.counts;
         let mut lists = Vec::new();
         for tally in walked.tallies {
             bags.merge(tally.bags);
             lists.extend(tally.lists);
-            add_counts(&mut counts, &tally.counts);
+            counts.add(&tally.counts);
         }
         let roots: Option<Vec<_>> = walked
             .roots
@@ -111,18 +111,28 @@ impl Maker<'_> {
             bag_list,
         };
         if !is_skipped {
-            if !stored.is_empty() {
-                let id = SegmentId::random();
-                let segment = Segment { bags: stored };
-                session.publish_segment(id, &segment.encode()).wait()?;
-                self.shelf.with_index(|index| {
-                    index.published(id, &segment.bags);
-                    index.flush()
-                })??;
-            }
+            self.publish_bags(&session, stored)?;
             session.publish(&generation)?;
         }
         Ok(Summary { generation, is_unchanged, is_skipped, bags, bag_bytes })
+    }
+
+    /// Has a segment name the bags that none names yet.
+    pub fn publish_segment(&self, session: &Session) -> Result<(), BackupError> {
+        self.publish_bags(session, self.shelf.take_stored())
+    }
+
+    fn publish_bags(&self, session: &Session, bags: Vec<SegmentBag>) -> Result<(), BackupError> {
+        if bags.is_empty() {
+            return Ok(());
+        }
+        let id = SegmentId::random();
+        let segment = Segment { bags };
+        session.publish_segment(id, &segment.encode()).wait()?;
+        Ok(self.shelf.with_index(|index| {
+            index.published(id, &segment.bags);
+            index.flush()
+        })??)
     }
 
     /// Counts what chunk lists of unchanged files refer to.
@@ -139,7 +149,7 @@ impl Maker<'_> {
     }
 
     /// Stores the buckets of the bag list, but for those that a generation before has too.
-    fn bag_list(&self, bags: &BagCounter, former: &[Generation]) -> Result<BagListRef, BackupError> {
+    pub fn bag_list(&self, bags: &BagCounter, former: &[Generation]) -> Result<BagListRef, BackupError> {
         let (bits, buckets) = bags.buckets();
         let newest = former.iter().max_by_key(|one| one.started);
         let known = newest.map_or(&[][..], |one| &one.bag_list.buckets);
@@ -164,14 +174,4 @@ fn unchanged<'a>(walked: &Walked, former: &'a [Generation]) -> Option<&'a Genera
     let same = newest.roots.len() == walked.roots.len()
         && newest.roots.iter().zip(&walked.roots).all(|(was, is)| was.path == is.path && is.is_same);
     (same && !newest.partial).then_some(newest)
-}
-
-fn add_counts(sum: &mut Counts, more: &Counts) {
-    let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
-    add(&mut sum.files, more.files);
-    add(&mut sum.directories, more.directories);
-    add(&mut sum.others, more.others);
-    add(&mut sum.bytes, more.bytes);
-    add(&mut sum.failed, more.failed);
-    add(&mut sum.new_bytes, more.new_bytes);
 }

@@ -1,19 +1,20 @@
 //! The trees that were named to be backed up.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::base::id::GenerationId;
 use crate::base::time::Timestamp;
 use crate::entry::{Content, Entry};
-use crate::generation::Generation;
+use crate::generation::{Counts, Generation};
 use crate::live::{LiveDir, LiveError};
 use crate::monitor::{Problem, Severity};
 
 use super::BackupError;
 use super::content::{Contents, Failure};
 use super::entries::{Here, Now, Worker};
-use super::node::Outcome;
+use super::node::{Former, Outcome, Was};
 use super::tree::known_entry;
 use super::walk::{Tally, Walk, count};
 
@@ -25,6 +26,7 @@ pub struct Roots(Vec<Chosen>);
 struct Chosen {
     path: Vec<u8>,
     former: Option<Before>,
+    checkpoint: Option<Before>,
 }
 
 /// A root's former self, and where it was found.
@@ -35,6 +37,7 @@ struct Before {
 }
 
 /// A root that was walked.
+#[derive(Clone)]
 pub struct WalkedRoot {
     /// Its path.
     pub path: Vec<u8>,
@@ -48,30 +51,45 @@ pub struct WalkedRoot {
 pub struct Walked {
     /// The roots that were there, ascending by path.
     pub roots: Vec<WalkedRoot>,
-    /// What was counted.
+    /// What the workers have counted.
     pub tallies: Vec<Tally>,
+    /// What was counted in directories that are done.
+    pub counts: Counts,
 }
 
 impl Roots {
-    /// Finds each root's former self: in the newest generation (by its date, a checkpoint included) that has it.
+    /// Finds each root's former self: in the newest complete generation (by its date) that has it, and in a checkpoint made after that.
     pub fn choose(paths: &[Vec<u8>], former: &[Generation]) -> Self {
         let mut newest_first: Vec<_> = former.iter().collect();
         newest_first.sort_by_key(|one| std::cmp::Reverse((one.started, one.id)));
         let mut paths: Vec<_> = paths.iter().map(|path| tidy(path)).collect();
         paths.sort();
         paths.dedup();
-        let find = |path: &[u8]| {
-            newest_first.iter().find_map(|one| {
+        let find = |path: &[u8], partial: bool| {
+            newest_first.iter().filter(|one| one.partial == partial).find_map(|one| {
                 let root = one.roots.iter().find(|root| root.path == path)?;
                 Some(Before { entry: root.entry.clone(), generation: one.id, began: one.started })
             })
         };
-        Self(paths.into_iter().map(|path| Chosen { former: find(&path), path }).collect())
+        let choose = |path: Vec<u8>| {
+            let (former, checkpoint) = (find(&path, false), find(&path, true));
+            let is_later = |one: &Before| former.as_ref().is_none_or(|former| one.began > former.began);
+            let checkpoint = checkpoint.filter(is_later);
+            let (former, checkpoint) =
+                if former.is_some() { (former, checkpoint) } else { (checkpoint, None) };
+            Chosen { path, former, checkpoint }
+        };
+        Self(paths.into_iter().map(choose).collect())
     }
 
-    /// When the oldest of the former selves was made.
-    pub fn began(&self) -> Timestamp {
-        self.before().map(|before| before.began).min().unwrap_or_default()
+    /// The root of this number, a directory that has become this.
+    pub fn directory(
+        &self,
+        worker: &mut Worker<'_>,
+        number: usize,
+        outcome: Outcome,
+    ) -> Result<Option<WalkedRoot>, BackupError> {
+        self.0.get(number).map_or(Ok(None), |root| worker.directory_root(root, outcome))
     }
 
     /// The generations that they are compared with.
@@ -85,11 +103,17 @@ impl Roots {
     }
 
     fn before(&self) -> impl Iterator<Item = &Before> {
-        self.0.iter().filter_map(|root| root.former.as_ref())
+        self.0.iter().flat_map(|root| root.former.iter().chain(&root.checkpoint))
     }
 
     /// Walks all of them with so many workers.
-    pub fn walk(&self, walk: &Walk, workers: usize) -> Result<Walked, BackupError> {
+    /// `beside` runs along, until the flag given to it is set.
+    pub fn walk(
+        &self,
+        walk: &Walk,
+        workers: usize,
+        beside: impl FnOnce(&[WalkedRoot], &AtomicBool) + Send,
+    ) -> Result<Walked, BackupError> {
         let monitor = &*walk.sink.monitor;
         let mut alone = Worker {
             walk,
@@ -102,10 +126,12 @@ impl Roots {
             let dir = LiveDir::open_root(&root.path);
             let outcome = match dir {
                 Ok(dir) => {
-                    let former = root.former.as_ref().and_then(|before| match &before.entry.content {
-                        Content::Directory(page) => Some(*page),
-                        _ => None,
-                    });
+                    let was = |before: &Option<Before>| {
+                        let before = before.as_ref()?;
+                        let Content::Directory(page) = before.entry.content else { return None };
+                        Some(Was { page, began: before.began })
+                    };
+                    let former = Former { newest: was(&root.former), checkpoint: was(&root.checkpoint) };
                     walk.queue.add_root(number, dir, former);
                     continue;
                 }
@@ -121,11 +147,17 @@ impl Roots {
                 }
             }
         }
+        let done = AtomicBool::new(false);
         let results: Vec<_> = thread::scope(|scope| {
+            let (done, files) = (&done, &files[..]);
+            scope.spawn(move || beside(files, done));
             let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| walk.work())).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or(Err(BackupError::Stopped))).collect()
+            let joined = threads.into_iter().map(|thread| thread.join());
+            let results = joined.map(|one| one.unwrap_or(Err(BackupError::Stopped))).collect();
+            done.store(true, Ordering::Relaxed);
+            results
         });
-        let mut tallies = Vec::new();
+        let (mut tallies, counts) = (Vec::new(), walk.counts());
         let mut failure = None;
         for result in results {
             match result {
@@ -140,13 +172,11 @@ impl Roots {
         }
         let mut roots = files;
         for (number, outcome) in walk.queue.outcomes() {
-            if let Some(root) = self.0.get(number) {
-                roots.extend(alone.directory_root(root, outcome)?);
-            }
+            roots.extend(self.directory(&mut alone, number, outcome)?);
         }
         roots.sort_by(|one, other| one.path.cmp(&other.path));
         tallies.push(alone.tally);
-        Ok(Walked { roots, tallies })
+        Ok(Walked { roots, tallies, counts })
     }
 }
 
@@ -160,9 +190,11 @@ impl Worker<'_> {
     ) -> Result<Option<WalkedRoot>, Failure> {
         let dir = LiveDir::open_root(parent)?;
         let fd = dir.fd()?;
-        let former = root.former.as_ref().map(|before| before.entry.clone());
-        let here = Here { dir: &dir, fd: &fd, name };
-        let (now, _) = self.other(&here, former)?;
+        let was = |before: &Option<Before>| before.as_ref().map(|one| (one.entry.clone(), one.began));
+        let (former, saved) = (was(&root.former), was(&root.checkpoint));
+        let began = former.as_ref().map(|(_, began)| *began).unwrap_or_default();
+        let here = Here { dir: &dir, fd: &fd, name, snapshot: &|| None };
+        let (now, _) = self.other(&here, began, (former, saved))?;
         let (entry, is_same) = match now {
             Now::Same(entry) => (known_entry(entry), true),
             Now::New(entry) => (*entry, false),
@@ -187,7 +219,7 @@ impl Worker<'_> {
         count(&mut self.tally, monitor, done.stat.kind, 0);
         let read = LiveDir::open_root(&root.path).and_then(|dir| {
             let fd = dir.fd()?;
-            let here = Here { dir: &dir, fd: &fd, name: b"." };
+            let here = Here { dir: &dir, fd: &fd, name: b".", snapshot: &|| None };
             Ok(self.entry(&here, &done.stat, Content::Directory(done.page.clone()), None))
         });
         let mut entry = match read {

@@ -1,6 +1,7 @@
 //! What the repository has: by its index, and by what this run has put there so far.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crossbeam_channel::Sender;
@@ -29,6 +30,7 @@ pub struct Shelf {
     stored: Mutex<Vec<SegmentBag>>,
     placed: Sender<()>,
     ready: Condvar,
+    new: AtomicU64,
 }
 
 enum State {
@@ -71,6 +73,7 @@ impl Shelf {
             stored: Mutex::default(),
             placed,
             ready: Condvar::new(),
+            new: AtomicU64::new(0),
         }
     }
 
@@ -119,6 +122,7 @@ impl Shelf {
             open.insert(id, placing.clone());
             (placing, full)
         };
+        self.new.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
         full.map_or(Ok(()), |block| packer.submit(block))?;
         Ok(Shelved { placing, is_new: true })
     }
@@ -141,6 +145,11 @@ impl Shelf {
         })?;
         let found = found.map_err(BackupError::Table)?;
         Ok(found.into_iter().next().flatten().map(Placing::Known))
+    }
+
+    /// Bytes of objects that were not there before.
+    pub fn new_bytes(&self) -> u64 {
+        self.new.load(Ordering::Relaxed)
     }
 
     /// The name of an object with these contents.

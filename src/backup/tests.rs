@@ -69,6 +69,7 @@ impl Bench {
             reread: false,
             skip_if_unchanged: false,
             dry_run: false,
+            checkpoint: Every::default(),
             walkers: 3,
             workers: 2,
             words: Vec::new(),
@@ -318,4 +319,103 @@ fn a_wrong_copy_in_the_cache_is_fetched_again() {
     assert!(second.is_unchanged);
     assert_eq!(collect.get(Counter::FilesRead), 0);
     assert_eq!(second.generation.roots, first.generation.roots);
+}
+
+/// Asks to stop after so many files were read.
+struct Impatient {
+    collect: Collect,
+    after: u64,
+    cancel: Cancel,
+}
+
+impl Monitor for Impatient {
+    fn count(&self, counter: Counter, amount: u64) {
+        self.collect.count(counter, amount);
+        if self.collect.get(Counter::FilesRead) >= self.after {
+            self.cancel.cancel();
+        }
+    }
+    fn phase(&self, _name: &'static str) {}
+    fn path(&self, _path: &[u8]) {}
+    fn change(&self, path: &[u8], change: Change) {
+        self.collect.change(path, change);
+    }
+    fn problem(&self, problem: Problem) {
+        self.collect.problem(problem);
+    }
+}
+
+impl Bench {
+    fn interrupted(&self, after: u64) -> Arc<Impatient> {
+        thread::sleep(std::time::Duration::from_millis(30));
+        let cancel = Cancel::new();
+        let impatient = Arc::new(Impatient { collect: Collect::new(), after, cancel: cancel.clone() });
+        let monitor: Arc<dyn Monitor> = impatient.clone();
+        // One worker, so that it is known what is done.
+        let options = Options { walkers: 1, ..self.options() };
+        let outcome = run(&self.repository, &options, &monitor, &SystemClock::new(), &cancel);
+        assert!(matches!(outcome, Err(BackupError::Interrupted)), "{outcome:?}");
+        assert_eq!(impatient.collect.problems(), Vec::<String>::new());
+        impatient
+    }
+
+    fn generations(&self) -> Vec<Generation> {
+        let client = self.repository.keys().names().client_id(b"client");
+        let catalog = self.repository.catalog();
+        let ids = crate::generation::Catalog::ids(&catalog.list(client).wait().unwrap());
+        catalog.read(client, &ids).into_iter().map(|(_, one)| one.unwrap()).collect()
+    }
+}
+
+#[test]
+fn an_interrupted_backup_goes_on_where_it_was() {
+    let bench = Bench::cached();
+    for number in 0..2000u64 {
+        bench.write(&format!("{:02}/deep/{}/{number}", number % 10, number % 3), &noise(number, 2000));
+    }
+    for number in 0..400u64 {
+        bench.write(&format!("flat/{number:03}"), &noise(5000 + number, 30_000));
+    }
+    bench.interrupted(1500);
+    let [partial] = &bench.generations()[..] else { panic!("one checkpoint") };
+    assert!(partial.partial);
+    assert!(bench.memory.names_below("sessions").is_empty());
+    let saved = bench.read(partial);
+    let live = live_files(bench.live.path());
+    assert!(saved.len() > 1000 && saved.len() < live.len(), "{} saved", saved.len());
+    assert!(saved.iter().all(|(path, bytes)| live.get(path) == Some(bytes)));
+
+    // Interrupted again: what the first time has saved stays saved.
+    bench.interrupted(100);
+    let partials = bench.generations();
+    assert!(partials.iter().all(|one| one.partial));
+
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live);
+    let read = collect.get(Counter::FilesRead);
+    assert!(read < 2400 - 1500 + 200, "{read} files read");
+    assert_eq!(bench.generations().len(), 1, "the checkpoints are gone");
+    assert!(!bench.generations()[0].partial);
+}
+
+#[test]
+fn a_checkpoint_helps_beside_a_complete_generation() {
+    let bench = Bench::cached();
+    fill(&bench);
+    bench.backup();
+    for number in 0..300u64 {
+        bench.write(&format!("wide/1{number}"), &noise(9000 + number, 3000));
+        bench.write(&format!("new/{number}"), &noise(7000 + number, 3000));
+    }
+    // Behind all others, and so many that the walk is not over before the wish to stop is seen.
+    for number in 0..3000u64 {
+        bench.write(&format!("zz/{number}"), &noise(20_000 + number, 600));
+    }
+    bench.interrupted(450);
+    assert_eq!(bench.generations().iter().filter(|one| one.partial).count(), 1);
+    let (summary, collect) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
+    let read = collect.get(Counter::FilesRead);
+    assert!(read <= 3150 + 10, "{read} files read");
+    assert!(bench.generations().iter().all(|one| !one.partial));
 }

@@ -43,6 +43,12 @@ pub enum Draft {
     Parts(Vec<ListPart<Placing>>),
 }
 
+enum Message {
+    Job(Job),
+    /// Tell when everything that came before has become pages.
+    Settle(Sender<BagCounter>),
+}
+
 struct Job {
     draft: Draft,
     slot: Arc<OnceLock<Placing>>,
@@ -52,7 +58,7 @@ struct Job {
 
 /// Takes drafts in.
 pub struct Tree {
-    jobs: Option<Sender<Job>>,
+    jobs: Option<Sender<Message>>,
     thread: Option<JoinHandle<Result<BagCounter, BackupError>>>,
     failed: Arc<Mutex<Option<BackupError>>>,
 }
@@ -78,7 +84,22 @@ impl Tree {
         let slot = Arc::new(OnceLock::new());
         let job = Job { draft, slot: Arc::clone(&slot), former };
         match &self.jobs {
-            Some(jobs) if jobs.send(job).is_ok() => Ok(Placing::Later(slot)),
+            Some(jobs) if jobs.send(Message::Job(job)).is_ok() => Ok(Placing::Later(slot)),
+            _ => Err(BackupError::Stopped),
+        }
+    }
+
+    /// Waits until all drafts handed in so far have become pages, though perhaps in a block that is not sealed yet; gives the count of all references in
+    /// them.
+    ///
+    /// # Errors
+    /// When the thread has stopped.
+    pub fn settle(&self) -> Result<BagCounter, BackupError> {
+        let (answer, receiver) = bounded(1);
+        match &self.jobs {
+            Some(jobs) if jobs.send(Message::Settle(answer)).is_ok() => {
+                receiver.recv().map_err(|_stopped| BackupError::Stopped)
+            }
             _ => Err(BackupError::Stopped),
         }
     }
@@ -114,14 +135,21 @@ struct Maker {
 }
 
 impl Maker {
-    fn run(mut self, jobs: &Receiver<Job>) -> Result<BagCounter, BackupError> {
+    fn run(mut self, jobs: &Receiver<Message>) -> Result<BagCounter, BackupError> {
         loop {
             if self.waiting.len() >= WAITING {
                 self.flush()?;
             }
             select! {
                 recv(jobs) -> job => match job {
-                    Ok(job) => self.take(job)?,
+                    Ok(Message::Job(job)) => self.take(job)?,
+                    Ok(Message::Settle(answer)) => {
+                        while !self.waiting.is_empty() {
+                            self.flush()?;
+                        }
+                        // Whoever asked may have given up.
+                        let _ = answer.send(self.counter.clone());
+                    }
                     Err(_) => break,
                 },
                 recv(self.placed) -> _ => self.retry()?,

@@ -7,9 +7,6 @@ use crate::live::Stat;
 /// What is believed of the live data, and since when.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Judge {
-    /// When the generation before began. What changed in the tick in which it was looked at, or later, may have changed again without
-    /// showing it.
-    pub began: Timestamp,
     /// Inode numbers mean nothing (some network file systems make them up at each mount).
     pub ignore_inode: bool,
     /// Believe nothing: read every file.
@@ -34,9 +31,10 @@ pub enum Verdict {
 const TICK_NANOS: u32 = 20_000_000;
 
 impl Judge {
-    /// Compares `former` with what stands under its name now. Costs no system call.
+    /// Compares `former`, of a generation that `began` then, with what stands under its name now. What had changed in the tick in which it
+    /// was looked at, or later, may have changed again without showing it. Costs no system call.
     #[must_use]
-    pub fn compare(&self, former: &Entry, stat: &Stat) -> Verdict {
+    pub fn compare(&self, former: &Entry, began: Timestamp, stat: &Stat) -> Verdict {
         let was = &former.metadata;
         if was.kind != stat.kind {
             return Verdict::Contents;
@@ -44,7 +42,7 @@ impl Judge {
         let is_file = stat.kind == Kind::File;
         let same_inode = self.ignore_inode || was.inode == stat.inode;
         let same_contents = was.mtime == stat.mtime && (!is_file || was.size == stat.size) && same_inode;
-        let rereads = is_file && (self.reread || self.is_racy(was));
+        let rereads = is_file && (self.reread || is_racy(was, began));
         if !same_contents || rereads {
             return Verdict::Contents;
         }
@@ -65,28 +63,28 @@ impl Judge {
     }
 
     /// Whether something under a new name may have stood under another one: it was last modified before the generation before
-    /// began. A rename changes the time of the inode's last change, but not that.
+    /// `began`. A rename changes the time of the inode's last change, but not that.
     #[must_use]
-    pub fn may_be_moved(&self, stat: &Stat) -> bool {
-        !self.ignore_inode && !self.reread && !self.is_racy_time(stat.mtime)
+    pub fn may_be_moved(&self, began: Timestamp, stat: &Stat) -> bool {
+        !self.ignore_inode && !self.reread && !is_racy_time(stat.mtime, began)
     }
+}
 
-    /// Whether the file may have changed after it was looked at, in the same tick, so that its times do not show it.
-    fn is_racy(&self, was: &Metadata) -> bool {
-        self.is_racy_time(was.mtime) || self.is_racy_time(was.ctime)
-    }
+/// Whether the file may have changed after it was looked at, in the same tick, so that its times do not show it.
+fn is_racy(was: &Metadata, began: Timestamp) -> bool {
+    is_racy_time(was.mtime, began) || is_racy_time(was.ctime, began)
+}
 
-    /// Whether a change at `time` may have been in the same tick as the look at it, or after.
-    fn is_racy_time(&self, time: Timestamp) -> bool {
-        // Whole seconds: a file system that keeps no parts of them, some only every second one.
-        let margin = if time.nanos == 0 { (2, 0) } else { (0, TICK_NANOS) };
-        let limit = time.secs.saturating_add(margin.0);
-        let (limit, nanos) = match time.nanos.saturating_add(margin.1) {
-            nanos if nanos >= 1_000_000_000 => (limit.saturating_add(1), nanos - 1_000_000_000),
-            nanos => (limit, nanos),
-        };
-        Timestamp { secs: limit, nanos } >= self.began
-    }
+/// Whether a change at `time` may have been in the same tick as a look at `began`, or after it.
+fn is_racy_time(time: Timestamp, began: Timestamp) -> bool {
+    // Whole seconds: a file system that keeps no parts of them, some only every second one.
+    let margin = if time.nanos == 0 { (2, 0) } else { (0, TICK_NANOS) };
+    let limit = time.secs.saturating_add(margin.0);
+    let (limit, nanos) = match time.nanos.saturating_add(margin.1) {
+        nanos if nanos >= 1_000_000_000 => (limit.saturating_add(1), nanos - 1_000_000_000),
+        nanos => (limit, nanos),
+    };
+    Timestamp { secs: limit, nanos } >= began
 }
 
 #[cfg(test)]
@@ -136,12 +134,12 @@ mod tests {
 
     #[test]
     fn decides() {
-        let judge = Judge { began: at(1000, 0), ..Judge::default() };
+        let (judge, began) = (Judge::default(), at(1000, 0));
         let (former, stat) = pair();
         let with = |change: fn(&mut Stat)| {
             let mut stat = stat;
             change(&mut stat);
-            judge.compare(&former, &stat)
+            judge.compare(&former, began, &stat)
         };
         assert_eq!(with(|_| ()), Verdict::Unchanged);
         assert_eq!(with(|stat| stat.size = 11), Verdict::Contents);
@@ -156,11 +154,11 @@ mod tests {
 
     #[test]
     fn what_changed_while_it_was_saved_is_not_believed() {
-        let judge = Judge { began: at(1000, 0), ..Judge::default() };
+        let (judge, began) = (Judge::default(), at(1000, 0));
         let (mut former, mut stat) = pair();
         let mut with = |ctime| {
             (former.metadata.ctime, stat.ctime) = (ctime, ctime);
-            judge.compare(&former, &stat)
+            judge.compare(&former, began, &stat)
         };
         assert_eq!(with(at(1000, 1)), Verdict::Contents);
         assert_eq!(with(at(999, 990_000_000)), Verdict::Contents);
@@ -174,8 +172,8 @@ mod tests {
     fn options() {
         let (former, mut stat) = pair();
         stat.inode = 8;
-        let judge = Judge { began: at(1000, 0), ignore_inode: true, reread: false };
-        assert_eq!(judge.compare(&former, &stat), Verdict::Unchanged);
-        assert_eq!(Judge { reread: true, ..judge }.compare(&former, &stat), Verdict::Contents);
+        let (judge, began) = (Judge { ignore_inode: true, reread: false }, at(1000, 0));
+        assert_eq!(judge.compare(&former, began, &stat), Verdict::Unchanged);
+        assert_eq!(Judge { reread: true, ..judge }.compare(&former, began, &stat), Verdict::Contents);
     }
 }

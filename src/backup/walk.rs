@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::bag::source::Source;
+use crate::base::time::Timestamp;
 use crate::dir::reader;
 use crate::entry::{Content, Entry, Kind, Reference};
 use crate::generation::{BagCounter, Counts};
@@ -18,8 +19,9 @@ use crate::monitor::{Change, Counter, Monitor, Problem, Severity};
 use super::BackupError;
 use super::builder::DirBuilder;
 use super::content::{Contents, Sink};
-use super::entries::{Now, Worker};
-use super::node::{Done, Former, Node, Outcome, Parent, Subdir};
+use super::entries::{Now, Spot, Worker};
+use super::node::{Done, Former, Node, Outcome, Parent, RootOf, Subdir, Was};
+use super::pause::{Pause, Snapshot};
 use super::tree::{count_entry, known_entry};
 use super::unchanged::Judge;
 
@@ -39,6 +41,8 @@ pub struct Walk {
     pub cutter: crate::chunker::Cutter,
     /// Keyed hashes of names.
     pub keys: crate::crypto::Keys,
+    /// What was counted in directories that are done.
+    pub counted: Mutex<Counts>,
     /// What is to be done.
     pub queue: Queue,
     /// Where to look for what has a new name.
@@ -85,6 +89,16 @@ impl Queue {
         let mut state = self.lock();
         state.roots += 1;
         state.stack.push(Work::Root(number, dir, former));
+    }
+
+    /// What became of the roots that are done, and the directories that are waited for.
+    pub fn look(&self) -> (Vec<(usize, Outcome)>, Vec<Arc<Node>>) {
+        let state = self.lock();
+        let nodes = state.stack.iter().filter_map(|work| match work {
+            Work::Subdirs(node) | Work::Finish(node) => Some(Arc::clone(node)),
+            Work::Root(..) => None,
+        });
+        (state.outcomes.clone(), nodes.collect())
     }
 
     /// What became of the roots.
@@ -148,6 +162,32 @@ impl Queue {
     }
 }
 
+/// A worker in the middle of something.
+struct Working<'a>(&'a Pause);
+
+impl<'a> Working<'a> {
+    fn begin(pause: &'a Pause) -> Self {
+        pause.working(true);
+        Self(pause)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working(false);
+    }
+}
+
+impl Step {
+    /// The directory that it is about.
+    fn node(&self) -> Option<&Arc<Node>> {
+        match self {
+            Self::Enter(_, _, Parent::Node(node, _)) | Self::Open(node, _) | Self::Finish(node) => Some(node),
+            Self::Enter(_, _, Parent::Root(_)) => None,
+        }
+    }
+}
+
 /// What a worker has counted.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -168,12 +208,19 @@ impl Walk {
         let contents = Contents::new(&self.sink, self.cutter.clone());
         let mut worker = Worker { walk: self, contents, tally: Tally::default() };
         while let Some(step) = self.queue.next() {
+            let _working = Working::begin(&self.sink.pause);
+            self.sink.pause.point(|| step.node().map(|node| Snapshot::empty(node)));
             if let Err(error) = self.sink.check().and_then(|()| worker.step(step)) {
                 self.queue.stop();
                 return Err(error);
             }
         }
         Ok(worker.tally)
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports that something of the live data could not be saved.
@@ -193,7 +240,10 @@ impl Worker<'_> {
                 let Some((name, _)) = node.names.get(subdir.at) else { return Ok(()) };
                 match node.dir.child(name) {
                     Ok(dir) => {
-                        let former = subdir.former.or_else(|| self.moved_directory(&dir));
+                        let mut former = subdir.former.promoted();
+                        if former.newest.is_none() {
+                            former.newest = self.moved_directory(&node, &dir);
+                        }
                         self.enter(dir, former, parent)
                     }
                     Err(LiveError::Vanished) => {
@@ -211,12 +261,13 @@ impl Worker<'_> {
     }
 
     /// What a directory was under another name. Its entries are compared one by one as always, so a wrong guess does no harm.
-    fn moved_directory(&self, dir: &LiveDir) -> Former {
-        if !self.walk.judge.may_be_moved(dir.stat()) {
+    fn moved_directory(&self, node: &Node, dir: &LiveDir) -> Option<Was> {
+        let began = node.root.began;
+        if !self.walk.judge.may_be_moved(began, dir.stat()) {
             return None;
         }
         match self.walk.moves.find(dir.stat())?.content {
-            Content::Directory(page) => Some(page),
+            Content::Directory(page) => Some(Was { page, began }),
             _ => None,
         }
     }
@@ -224,12 +275,15 @@ impl Worker<'_> {
     /// Lists a directory and queues its subdirectories.
     fn enter(&mut self, dir: Arc<LiveDir>, former: Former, parent: Parent) -> Result<(), BackupError> {
         let walk = self.walk;
-        let root_dev = match &parent {
-            Parent::Node(node, _) => node.root_dev,
-            Parent::Root(_) => dir.stat().dev,
+        let root = match &parent {
+            Parent::Node(node, _) => node.root,
+            Parent::Root(_) => {
+                let began = former.newest.map(|was| was.began).unwrap_or_default();
+                RootOf { dev: dir.stat().dev, began }
+            }
         };
-        if walk.exclude.stops_at(root_dev, dir.stat().dev) {
-            let is_same = former == Some(None);
+        if walk.exclude.stops_at(root.dev, dir.stat().dev) {
+            let is_same = former.newest.is_some_and(|was| was.page.is_none());
             let done = Done { stat: *dir.stat(), page: None, is_same };
             walk.queue.complete(&parent, Outcome::Done(Box::new(done)));
             return Ok(());
@@ -249,7 +303,7 @@ impl Worker<'_> {
         };
         let (skipped, subdirs) = self.sort_out(&dir, &fd, &names, former);
         let has_subdirs = !subdirs.is_empty();
-        let node = Arc::new(Node::new(dir, (names, skipped, subdirs), former, root_dev, parent));
+        let node = Arc::new(Node::new(dir, (names, skipped, subdirs), former, root, parent));
         if has_subdirs {
             walk.queue.push(Work::Subdirs(node));
             Ok(())
@@ -284,29 +338,30 @@ impl Worker<'_> {
                 *skip = left_out;
             }
             if is_directory && !left_out {
-                subdirs.push(Subdir { at, former: None, outcome: Default::default() });
+                subdirs.push(Subdir { at, former: Former::default(), outcome: Default::default() });
             }
         }
-        self.find_former(names, &mut subdirs, former);
+        self.find_former(names, &mut subdirs, former.newest, |subdir| &mut subdir.former.newest);
+        self.find_former(names, &mut subdirs, former.checkpoint, |subdir| &mut subdir.former.checkpoint);
         (skipped, subdirs)
     }
 
-    /// Finds what the subdirectories were before.
-    fn find_former(&self, names: &NameList, subdirs: &mut [Subdir], former: Former) {
-        let mut subdirs = subdirs.iter_mut().peekable();
-        for leaf in reader::leaves(&self.walk.source, former.flatten()) {
-            if subdirs.peek().is_none() {
-                return;
-            }
+    /// Finds what the subdirectories were in one generation.
+    fn find_former(
+        &self,
+        names: &NameList,
+        subdirs: &mut [Subdir],
+        was: Option<Was>,
+        place: impl Fn(&mut Subdir) -> &mut Option<Was>,
+    ) {
+        let Some(Was { page: Some(page), began }) = was else { return };
+        let mut former = Cursor::new(&self.walk.source, page);
+        for subdir in subdirs {
             // A page that cannot be read is reported when the directory is finished.
-            let Ok(leaf) = leaf else { return };
-            for entry in &leaf.entries {
-                let Content::Directory(page) = &entry.content else { continue };
-                let name = |subdir: &Subdir| names.get(subdir.at).map_or(&b""[..], |(name, _)| name);
-                while subdirs.next_if(|subdir| name(subdir) < &*entry.name).is_some() {}
-                if let Some(subdir) = subdirs.next_if(|subdir| name(subdir) == &*entry.name) {
-                    subdir.former = Some(*page);
-                }
+            if let Some(entry) = former.take(name_at(names, subdir.at))
+                && let Content::Directory(page) = entry.content
+            {
+                *place(subdir) = Some(Was { page, began });
             }
         }
     }
@@ -327,6 +382,8 @@ impl Worker<'_> {
             }
         };
         let outcome = self.pages(node, &fd)?;
+        let counts = std::mem::take(&mut self.tally.counts);
+        walk.counted.lock().unwrap_or_else(PoisonError::into_inner).add(&counts);
         walk.queue.complete(&node.parent, outcome);
         Ok(())
     }
@@ -335,7 +392,9 @@ impl Worker<'_> {
         let walk = self.walk;
         let mut builder = DirBuilder::new(&walk.sink.tree, walk.keys.names());
         let mut places = (0..node.names.len()).filter(|at| !node.is_skipped(*at)).peekable();
-        let mut leaves = reader::leaves(&walk.source, node.former.flatten());
+        let mut leaves = reader::leaves(&walk.source, node.former.page());
+        let mut checkpoint = Checkpoint::new(&walk.source, node.former.checkpoint);
+        let began = node.former.newest.map(|was| was.began).unwrap_or_default();
         let (mut former_leaves, mut intact) = (0usize, true);
         let mut subdirs = 0;
         while let Some(leaf) = leaves.next() {
@@ -361,8 +420,11 @@ impl Worker<'_> {
                 while entries.next_if(|entry| &*entry.name < name).is_some() {
                     page.part(&mut builder)?;
                 }
-                let former = entries.next_if(|entry| &*entry.name == name);
-                match self.look(node, fd, at, former, &mut subdirs)? {
+                let former = entries.next_if(|entry| &*entry.name == name).map(|entry| (entry, began));
+                let snapshot = || Some(builder.snapshot(node, at));
+                walk.sink.pause.point(snapshot);
+                let spot = Spot { node, fd, at, snapshot: &snapshot };
+                match self.look(&spot, (former, checkpoint.take(name)), &mut subdirs)? {
                     Now::Same(entry) if page.intact => page.kept.push(entry),
                     Now::Same(entry) => builder.push(known_entry(entry))?,
                     Now::Gone => page.part(&mut builder)?,
@@ -388,14 +450,18 @@ impl Worker<'_> {
             }
         }
         for at in places {
-            match self.look(node, fd, at, None, &mut subdirs)? {
+            let snapshot = || Some(builder.snapshot(node, at));
+            walk.sink.pause.point(snapshot);
+            let saved = checkpoint.take(name_at(&node.names, at));
+            let spot = Spot { node, fd, at, snapshot: &snapshot };
+            match self.look(&spot, (None, saved), &mut subdirs)? {
                 Now::Same(entry) => builder.push(known_entry(entry))?,
                 Now::New(entry) => builder.push(*entry)?,
                 Now::Gone => {}
             }
         }
         let index_pages = leaves.index_pages();
-        let all_same = intact && node.former.is_some() && builder.all_reused() == Some(former_leaves);
+        let all_same = intact && node.former.newest.is_some() && builder.all_reused() == Some(former_leaves);
         let stat = *node.dir.stat();
         if all_same {
             for page in index_pages {
@@ -405,7 +471,7 @@ impl Worker<'_> {
                     }
                 }
             }
-            let page = node.former.flatten().map(crate::bag::Placing::Known);
+            let page = node.former.page().map(crate::bag::Placing::Known);
             return Ok(Outcome::Done(Box::new(Done { stat, page, is_same: true })));
         }
         let page = builder.finish(index_pages)?;
@@ -429,6 +495,43 @@ impl PageMerge {
     fn part(&mut self, builder: &mut DirBuilder<'_>) -> Result<(), BackupError> {
         self.intact = false;
         self.kept.drain(..).try_for_each(|entry| builder.push(known_entry(entry)))
+    }
+}
+
+/// The entries of a directory in one generation, asked for by ascending names.
+struct Cursor<'a> {
+    leaves: reader::Leaves<'a>,
+    entries: std::iter::Peekable<std::vec::IntoIter<Entry>>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(source: &'a Source, page: Reference) -> Self {
+        Self { leaves: reader::leaves(source, Some(page)), entries: Vec::new().into_iter().peekable() }
+    }
+
+    /// The entry of this name; names must ascend. What cannot be read is not there.
+    fn take(&mut self, name: &[u8]) -> Option<Entry> {
+        loop {
+            while self.entries.next_if(|entry| &*entry.name < name).is_some() {}
+            if self.entries.peek().is_some() {
+                return self.entries.next_if(|entry| &*entry.name == name);
+            }
+            self.entries = self.leaves.next()?.ok()?.entries.into_iter().peekable();
+        }
+    }
+}
+
+/// What a checkpoint has saved of a directory.
+struct Checkpoint<'a>(Option<(Cursor<'a>, Timestamp)>);
+
+impl<'a> Checkpoint<'a> {
+    fn new(source: &'a Source, was: Option<Was>) -> Self {
+        Self(was.and_then(|was| Some((Cursor::new(source, was.page?), was.began))))
+    }
+
+    fn take(&mut self, name: &[u8]) -> Option<(Entry, Timestamp)> {
+        let (cursor, began) = self.0.as_mut()?;
+        Some((cursor.take(name)?, *began))
     }
 }
 

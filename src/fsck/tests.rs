@@ -92,6 +92,7 @@ impl Bench {
             reread,
             skip_if_unchanged: false,
             dry_run: false,
+            checkpoint: backup::Every::default(),
             walkers: 2,
             workers: 2,
             words: Vec::new(),

@@ -28,13 +28,16 @@ impl BagCounter {
         one.bytes = one.bytes.saturating_add(u64::from(place.len));
     }
 
+    /// Adds what a generation needs of a bag.
+    pub fn add_uses(&mut self, uses: &BagUse) {
+        let one = self.0.entry(uses.bag).or_insert(BagUse { objects: 0, bytes: 0, ..*uses });
+        one.objects = one.objects.saturating_add(uses.objects);
+        one.bytes = one.bytes.saturating_add(uses.bytes);
+    }
+
     /// Adds what another counted.
     pub fn merge(&mut self, other: Self) {
-        for (bag, uses) in other.0 {
-            let one = self.0.entry(bag).or_insert(BagUse { objects: 0, bytes: 0, ..uses });
-            one.objects = one.objects.saturating_add(uses.objects);
-            one.bytes = one.bytes.saturating_add(uses.bytes);
-        }
+        other.0.values().for_each(|uses| self.add_uses(uses));
     }
 
     /// The buckets: how many bits of a bag's id choose one, and each one's bags in order.

@@ -36,6 +36,21 @@ pub struct Counts {
     pub stored_bytes: u64,
 }
 
+impl Counts {
+    /// Adds others.
+    pub fn add(&mut self, more: &Self) {
+        let Self { files, directories, others, bytes, failed, new_bytes, stored_bytes } = more;
+        let add = |sum: &mut u64, more: &u64| *sum = sum.saturating_add(*more);
+        add(&mut self.files, files);
+        add(&mut self.directories, directories);
+        add(&mut self.others, others);
+        add(&mut self.bytes, bytes);
+        add(&mut self.failed, failed);
+        add(&mut self.new_bytes, new_bytes);
+        add(&mut self.stored_bytes, stored_bytes);
+    }
+}
+
 /// A tree that was named to be backed up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Root {

@@ -118,6 +118,7 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
         reread: false,
         skip_if_unchanged: false,
         dry_run: args.dry_run,
+        checkpoint: backup::Every::default(),
         walkers: (processors * 2).clamp(4, 16),
         workers: processors.clamp(2, 16),
         words: words(args),
