@@ -53,8 +53,13 @@ impl<'de> Deserialize<'de> for Timestamp {
 pub trait Clock: Send + Sync {
     /// The time of day.
     fn now(&self) -> Timestamp;
-    /// Time since some fixed point, not counting sleep.
+    /// Time since some fixed point, not counting the time that the machine was suspended.
     fn monotonic(&self) -> Duration;
+    /// How long the machine was suspended since some fixed point. Two readings that differ by less than a moment mean
+    /// that it was awake between them.
+    fn suspended(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// The machine's own clock.
@@ -87,11 +92,49 @@ impl Clock for SystemClock {
     fn monotonic(&self) -> Duration {
         self.start.elapsed()
     }
+
+    fn suspended(&self) -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        // Both count from the start of the machine; only the first goes on in its sleep.
+        let read = |clock| Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        let awake = read(ClockId::Monotonic);
+        read(ClockId::Boottime).saturating_sub(awake)
+    }
+}
+
+/// Notices that the machine was suspended since it last looked.
+#[derive(Debug)]
+pub struct Sleep(Duration);
+
+impl Sleep {
+    /// The least that counts: what is shorter may be the time between two readings.
+    const LEAST: Duration = Duration::from_secs(1);
+
+    /// Looks from now on.
+    #[must_use]
+    pub fn new(clock: &dyn Clock) -> Self {
+        Self(clock.suspended())
+    }
+
+    /// Whether the machine was suspended since this, or [`Self::new`], was last called.
+    pub fn is_over(&mut self, clock: &dyn Clock) -> bool {
+        let suspended = clock.suspended();
+        let slept = suspended.saturating_sub(self.0);
+        self.0 = suspended;
+        slept >= Self::LEAST
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_awake_has_not_slept() {
+        let clock = SystemClock::new();
+        let mut sleep = Sleep::new(&clock);
+        assert!(!(0..1000).any(|_| sleep.is_over(&clock)));
+    }
 
     #[test]
     fn before_1970() {

@@ -70,6 +70,22 @@ pub struct Common {
     #[arg(long = "ssh-option", global = true, value_name = "KEY=VALUE")]
     pub ssh_options: Vec<String>,
 
+    /// Take a server that says nothing for so long for gone, and connect again [default: 30s]
+    #[arg(long, global = true, value_name = "TIME")]
+    pub link_timeout: Option<String>,
+
+    /// Go on trying to connect again for so long, such as 90s, 15m or 8h [default: 15m]
+    #[arg(long, global = true, value_name = "TIME")]
+    pub give_up_after: Option<String>,
+
+    /// Send at most so many bytes a second, such as 500K or 2M
+    #[arg(long, global = true, value_name = "RATE")]
+    pub limit_upload: Option<String>,
+
+    /// Receive at most so many bytes a second
+    #[arg(long, global = true, value_name = "RATE")]
+    pub limit_download: Option<String>,
+
     /// Read the passphrase from this file (one newline at its end is taken off)
     #[arg(long, global = true, value_name = "FILE", group = "passphrase")]
     pub passphrase_file: Option<PathBuf>,

@@ -18,6 +18,7 @@ use crate::repo::{self, Encryption, InitOptions, OpenError, Repository, Stored, 
 use crate::store::SharedStore;
 use crate::store::local::LocalStore;
 use crate::store::open::Location;
+use crate::store::throttle::{Rates, Throttled};
 
 /// How often a person may mistype the passphrase.
 const ATTEMPTS: u32 = 3;
@@ -28,10 +29,15 @@ impl Context {
     /// # Errors
     /// Usage, or settings of SSH that cannot be used.
     pub fn store(&self) -> Result<SharedStore, Failure> {
-        match self.location()? {
-            Location::Local(path) => Ok(Arc::new(LocalStore::new(path)?)),
-            Location::Sftp(location) => Ok(Arc::new(self.sftp(location)?)),
+        let store: SharedStore = match self.location()? {
+            Location::Local(path) => Arc::new(LocalStore::new(path)?),
+            Location::Sftp(location) => Arc::new(self.sftp(location)?),
+        };
+        let rates = self.settings.rates;
+        if rates == Rates::default() {
+            return Ok(store);
         }
+        Ok(Arc::new(Throttled::new(store, rates, Arc::new(SystemClock::new()))?))
     }
 
     fn location(&self) -> Result<Location, Failure> {

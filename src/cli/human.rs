@@ -101,9 +101,35 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     whole.checked_add(u64::try_from(fraction).ok()?)
 }
 
+/// The time that somebody wrote: `90` or `90s`, `15m`, `8h`, `2d`.
+#[must_use]
+pub fn parse_time(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
+    let seconds = match unit.to_ascii_lowercase().as_str() {
+        "" | "s" => 1,
+        "m" | "min" => 60,
+        "h" => 3600,
+        "d" => 24 * 3600,
+        _ => return None,
+    };
+    let number = number.trim().parse::<u64>().ok()?;
+    number.checked_mul(seconds).map(Duration::from_secs)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_as_they_are_written() {
+        for (text, seconds) in [("90", 90), ("90s", 90), ("15m", 900), (" 8 H", 28_800), ("2d", 172_800)] {
+            assert_eq!(parse_time(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["", "s", "1y", "-1s", "1.5h", "1m30s", "99999999999999999999d"] {
+            assert_eq!(parse_time(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn bytes_have_three_digits_at_most() {

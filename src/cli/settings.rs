@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::args::{Common, Transport};
 use super::environment::Environment;
@@ -9,9 +10,19 @@ use super::error::Failure;
 use super::human;
 use super::passphrase::Source;
 use crate::sftp::transport::ssh_config;
+use crate::store::throttle::Rates;
 
 /// The local cache's limit unless said otherwise.
 const CACHE_LIMIT: u64 = 5 << 30;
+
+/// How long a server may say nothing, unless said otherwise.
+const LINK_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The least of it: an answer may take a few seconds on a line that is full.
+const LEAST_LINK_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to try to connect again, unless said otherwise.
+const GIVE_UP_AFTER: Duration = Duration::from_secs(15 * 60);
 
 /// How much is said, on standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +51,8 @@ pub struct Settings {
     pub json: bool,
     /// How servers are reached.
     pub ssh: Ssh,
+    /// How fast bytes may go to the repository and come from it.
+    pub rates: Rates,
     /// Where the passphrase comes from.
     pub passphrase: Source,
     /// The local cache; `None` to use none.
@@ -57,6 +70,10 @@ pub struct Ssh {
     pub options: Vec<(String, String)>,
     /// What the SSH settings may refer to.
     pub environment: ssh_config::Environment,
+    /// How long a server that owes an answer may say nothing.
+    pub link_timeout: Duration,
+    /// How long to try to connect again.
+    pub give_up_after: Duration,
 }
 
 /// The local cache.
@@ -95,7 +112,17 @@ impl Settings {
                     &environment.home,
                 )?,
             },
+            rates: Rates {
+                up: args.limit_upload.map(|text| rate("--limit-upload", &text)).transpose()?,
+                down: args.limit_download.map(|text| rate("--limit-download", &text)).transpose()?,
+            },
             ssh: Ssh {
+                link_timeout: args
+                    .link_timeout
+                    .map_or(Ok(LINK_TIMEOUT), |text| time("--link-timeout", &text, LEAST_LINK_TIMEOUT))?,
+                give_up_after: args
+                    .give_up_after
+                    .map_or(Ok(GIVE_UP_AFTER), |text| time("--give-up-after", &text, Duration::ZERO))?,
                 transport: args.transport.unwrap_or_default(),
                 config: args.ssh_config.or(environment.ssh_config),
                 options: args.ssh_options.iter().map(|text| ssh_option(text)).collect::<Result<_, _>>()?,
@@ -163,6 +190,20 @@ fn cache(
         Some(home.join("kitbag"))
     };
     Ok(dir.or_else(standard).map(|dir| Cache { dir, limit }))
+}
+
+fn rate(option: &str, text: &str) -> Result<u64, Failure> {
+    human::parse_bytes(text).filter(|rate| *rate > 0).ok_or_else(|| {
+        Failure::usage(format!("{option} {text:?} is no rate"))
+            .hint("write it in bytes a second, as in 500K or 2M")
+    })
+}
+
+fn time(option: &str, text: &str, least: Duration) -> Result<Duration, Failure> {
+    human::parse_time(text).filter(|time| *time >= least).ok_or_else(|| {
+        Failure::usage(format!("{option} {text:?} is no time that makes sense"))
+            .hint("write it as in 90s, 15m or 8h")
+    })
 }
 
 /// `KEY=VALUE`, or `KEY VALUE` as in the file.
@@ -234,12 +275,33 @@ mod tests {
         for args in [
             Common { cache_size: Some("much".to_owned()), ..Common::default() },
             Common { client_name: Some("a\nb".to_owned()), ..Common::default() },
+            Common { link_timeout: Some("0s".to_owned()), ..Common::default() },
+            Common { give_up_after: Some("soon".to_owned()), ..Common::default() },
+            Common { limit_upload: Some("0".to_owned()), ..Common::default() },
+            Common { limit_download: Some("fast".to_owned()), ..Common::default() },
             Common { client_name: Some(String::new()), ..Common::default() },
             Common { ssh_options: vec!["Port".to_owned()], ..Common::default() },
         ] {
             let failure = Settings::decide(args, with_home()).expect_err("refused");
             assert_eq!(failure.exit, Exit::Usage, "{failure}");
         }
+    }
+
+    #[test]
+    fn how_long_and_how_fast() {
+        let settings = Settings::decide(Common::default(), with_home()).expect("decided");
+        assert_eq!(settings.rates, Rates::default());
+        assert_eq!(settings.ssh.link_timeout, LINK_TIMEOUT);
+        let args = Common {
+            link_timeout: Some("5".to_owned()),
+            give_up_after: Some("8h".to_owned()),
+            limit_upload: Some("500K".to_owned()),
+            ..Common::default()
+        };
+        let settings = Settings::decide(args, with_home()).expect("decided");
+        assert_eq!(settings.rates, Rates { up: Some(500 << 10), down: None });
+        assert_eq!(settings.ssh.link_timeout, Duration::from_secs(5));
+        assert_eq!(settings.ssh.give_up_after, Duration::from_secs(8 * 3600));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Reaching a store on an SFTP server.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::Context;
 use super::args::Transport;
@@ -14,9 +13,6 @@ use crate::sftp::transport::connector;
 use crate::sftp::transport::ssh_config::{Destination, SshConfig, SshOptions};
 use crate::store::open::SftpLocation;
 use crate::store::sftp::SftpStore;
-
-/// How long the network may leave sent bytes unacknowledged before a connection counts as lost.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Context {
     /// The store at `location`. The server is connected to in the background: that it cannot be reached is told by the first
@@ -37,9 +33,14 @@ impl Context {
         };
         let host = config.describe();
         let person = Arc::new(Person(self.screen.clone()));
-        let (choice, connector) = connector(wish, config, person, PATIENCE);
+        let (choice, connector) = connector(wish, config, person, ssh.link_timeout);
         ::tracing::info!("reaching {host} by {}, since {}", choice.transport, choice.why);
         let clock = Arc::new(SystemClock::new());
-        Ok(SftpStore::new(connector, clock, SftpSettings::default(), location.path, about)?)
+        let settings = SftpSettings {
+            silent_after: ssh.link_timeout,
+            give_up_after: ssh.give_up_after,
+            ..SftpSettings::default()
+        };
+        Ok(SftpStore::new(connector, clock, settings, location.path, about)?)
     }
 }

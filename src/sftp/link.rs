@@ -42,9 +42,12 @@ pub trait Link: Send {
     /// Gives a channel up: nothing is sent or reported for it any more. Does not wait.
     fn close_channel(&mut self, channel: ChannelId);
 
-    /// Asks the peer for a sign of life, if the transport has a way to (an SSH keepalive). Called when nothing was
-    /// heard for a while although something is outstanding; the answer shows as [`LinkEvent::Heard`].
-    fn probe(&mut self) {}
+    /// Asks the peer for a sign of life, if the transport has a way to (an SSH keepalive), and tells whether it has.
+    /// Called when nothing was heard for a while although something is outstanding; the answer shows as
+    /// [`LinkEvent::Heard`].
+    fn probe(&mut self) -> bool {
+        false
+    }
 
     /// What it is, for messages: "ssh2 to user@host:22".
     fn describe(&self) -> String;

@@ -11,17 +11,14 @@ const TRUSTED: u64 = 16 << 20;
 
 /// Reads a range and closes the file: all READs and the CLOSE are sent at once.
 ///
-/// Gives the bytes up to the first READ that brought less than was asked for. That is the end of the file, or the
-/// server's own limit: the caller has to open the file again and ask for the rest to know which.
-///
-/// # Errors
-/// The first failure.
+/// Gives the bytes up to the first READ that failed, and how; or that brought less than was asked for. The latter is the
+/// end of the file, or the server's own limit: the caller has to open the file again and ask for the rest to know which.
 pub async fn read_and_close(
     client: &Client,
     handle: Handle,
     offset: u64,
     len: u64,
-) -> Result<Vec<u8>, RequestError> {
+) -> (Vec<u8>, Result<(), RequestError>) {
     let place = handle.place();
     let mut requests = Vec::new();
     let mut lengths = Vec::new();
@@ -40,15 +37,17 @@ pub async fn read_and_close(
     let mut bytes = Vec::with_capacity(usize::try_from(len.min(TRUSTED)).unwrap_or(0));
     // The answer to the CLOSE has no length: a handle that could not be closed is no failure of what was read.
     for (answer, wanted) in answers.into_iter().zip(lengths) {
-        let Some(data) = answer.await.data()? else {
-            break;
+        let data = match answer.await.data() {
+            Ok(Some(data)) => data,
+            Ok(None) => break,
+            Err(error) => return (bytes, Err(error)),
         };
         bytes.extend_from_slice(&data);
         if u64::try_from(data.len()).unwrap_or(u64::MAX) < wanted {
             break;
         }
     }
-    Ok(bytes)
+    (bytes, Ok(()))
 }
 
 /// Waits for all answers, and gives the first failure, if there is one.

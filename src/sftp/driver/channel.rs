@@ -20,6 +20,8 @@ pub(super) enum Ticket {
     Request(Submission),
     /// The driver's own question for the server's limits.
     Limits,
+    /// The driver's own question for a sign of life.
+    Pulse,
 }
 
 /// A channel, opening or open.
@@ -134,7 +136,7 @@ impl Channel {
     pub(super) fn into_submissions(self) -> (Vec<Submission>, Vec<Submission>) {
         let sent = self.session.into_tickets().into_iter().filter_map(|ticket| match ticket {
             Ticket::Request(submission) => Some(submission),
-            Ticket::Limits => None,
+            Ticket::Limits | Ticket::Pulse => None,
         });
         (sent.collect(), self.on_handles.into_iter().chain(self.on_paths).collect())
     }

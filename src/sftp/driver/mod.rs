@@ -6,11 +6,15 @@
 //!
 //! A lost connection is an event: what names a path is sent again on the next one, in its old order; what names a
 //! handle fails as lost, since the handle is gone, and whoever owns the file opens it again. Waits between
-//! attempts grow; when nothing was answered for [`Settings::give_up_after`], all that waits fails and the thread ends.
+//! attempts grow; when nothing was answered for [`Settings::give_up_after`], all that waits fails and the thread ends. A
+//! connection that is lost while nobody wants anything is made again when somebody does.
+//!
+//! A machine that was suspended wakes with connections of which most are gone without a word, so they are tested at once.
 
 mod channel;
 mod outage;
 mod placing;
+mod pulse;
 mod replies;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,12 +22,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use channel::{Channel, Ticket};
+use pulse::Pulse;
 
 use super::error::RequestError;
 use super::link::{CONTROL, ChannelId, ConnectError, Connector, Link, LinkError, LinkErrorKind, LinkEvent};
 use super::packet::{Kind, Request, extension};
 use super::queue::{Shared, Submission, add};
-use crate::base::time::Clock;
+use crate::base::time::{Clock, Sleep};
 
 /// How the driver works.
 #[derive(Debug, Clone)]
@@ -38,9 +43,11 @@ pub struct Settings {
     pub link_budget: u64,
     /// Files that may be open on one channel.
     pub files_per_channel: usize,
-    /// With something outstanding, a peer that says nothing for so long is taken for gone.
+    /// With something outstanding, a peer that says nothing for so long, though it is asked, is taken for gone.
     pub silent_after: Duration,
-    /// How long to try to connect again after the last answer.
+    /// The same after the machine was suspended: most connections do not outlive that.
+    pub silent_after_sleep: Duration,
+    /// How long to try to connect again, and to get an answer, after a connection was lost.
     pub give_up_after: Duration,
     /// The first wait between attempts to connect; each is twice the one before.
     pub first_wait: Duration,
@@ -59,6 +66,7 @@ impl Default for Settings {
             link_budget: 24 << 20,
             files_per_channel: 64,
             silent_after: Duration::from_secs(30),
+            silent_after_sleep: Duration::from_secs(5),
             give_up_after: Duration::from_secs(15 * 60),
             first_wait: Duration::from_secs(1),
             linger: Duration::from_secs(1),
@@ -85,8 +93,11 @@ struct Standing {
     cap: usize,
     /// Which bulk channel is served first next time.
     turn: usize,
-    heard: Duration,
-    probed: Duration,
+    /// Since when it stands.
+    since: Duration,
+    pulse: Pulse,
+    /// Whether a question that only asks for a sign of life is under way.
+    is_asked: bool,
     /// Since when all bulk channels have been full.
     full_since: Option<Duration>,
 }
@@ -100,8 +111,12 @@ pub(super) struct Driver {
     epoch: u64,
     /// Requests on paths that have no channel yet, in order.
     backlog: VecDeque<Submission>,
-    /// When a request was last answered.
-    progress: Duration,
+    /// Whether the connection that stands has answered a request.
+    answered: bool,
+    /// Since when there was no answer, after a connection was lost.
+    trouble: Option<Duration>,
+    /// Notices that the machine was suspended.
+    sleep: Sleep,
     /// Whether any server ever answered.
     greeted: bool,
 }
@@ -119,7 +134,7 @@ impl Driver {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Self {
-        let progress = clock.monotonic();
+        let sleep = Sleep::new(&*clock);
         Self {
             shared,
             connector,
@@ -127,7 +142,9 @@ impl Driver {
             settings,
             epoch: 0,
             backlog: VecDeque::new(),
-            progress,
+            answered: false,
+            trouble: None,
+            sleep,
             greeted: false,
         }
     }
@@ -153,14 +170,15 @@ impl Driver {
         loop {
             self.epoch = self.epoch.saturating_add(1);
             add(&self.shared.counters.connections, 1);
-            let before = self.progress;
+            self.answered = false;
             let mut standing = self.begin(link);
             match self.work(&mut standing) {
                 End::Stopped => return Ok(()),
                 End::Lost(error) => {
                     tracing::info!(%error, "link lost");
+                    let stood = self.clock.monotonic().saturating_sub(standing.since);
                     self.give_up_link(standing, &error);
-                    match self.reconnect(&error, self.progress > before)? {
+                    match self.reconnect(&error, stood)? {
                         Some(next) => link = next,
                         None => return Ok(()),
                     }
@@ -178,8 +196,9 @@ impl Driver {
             next_channel: 1,
             cap: self.settings.most_bulk_channels,
             turn: 0,
-            heard: now,
-            probed: now,
+            since: now,
+            pulse: Pulse::new(now),
+            is_asked: false,
             full_since: None,
         }
     }
@@ -194,6 +213,9 @@ impl Driver {
                 self.accept(standing, submission);
             }
             let now = self.clock.monotonic();
+            if self.sleep.is_over(&*self.clock) {
+                self.doubt(standing, now);
+            }
             self.open_channels(standing, now);
             self.place(standing);
             self.fill(standing, now);
@@ -243,8 +265,7 @@ impl Driver {
                 };
                 if idle {
                     add(&self.shared.counters.serial_waits, 1);
-                    standing.heard = now;
-                    standing.probed = now;
+                    standing.pulse = Pulse::new(now);
                     idle = false;
                 }
                 if channel.session.greet() {
@@ -305,24 +326,8 @@ impl Driver {
         }
     }
 
-    /// Asks a silent peer for a sign of life, and gives it up after a while.
-    fn check_alive(&self, standing: &mut Standing, now: Duration) -> Result<(), LinkError> {
-        let limit = self.settings.silent_after;
-        let silent = now.saturating_sub(standing.heard);
-        if silent >= limit {
-            let detail = format!("nothing was heard from the server for {} s", silent.as_secs());
-            return Err(LinkError::new(LinkErrorKind::Silent, detail));
-        }
-        let since = now.saturating_sub(standing.probed.max(standing.heard));
-        if since >= limit / 3 {
-            standing.probed = now;
-            standing.link.probe();
-        }
-        Ok(())
-    }
-
     fn handle(&mut self, standing: &mut Standing, event: LinkEvent) -> Result<(), LinkError> {
-        standing.heard = self.clock.monotonic();
+        standing.pulse.hear(self.clock.monotonic());
         match event {
             LinkEvent::Heard => Ok(()),
             LinkEvent::Opened(id) => {

@@ -10,6 +10,9 @@ use crate::sftp::queue::Submission;
 /// The longest wait between attempts to connect.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
+/// How often to look, meanwhile, whether the machine was suspended: timers stand still then.
+const LOOK: Duration = Duration::from_secs(1);
+
 impl Driver {
     /// Gives a channel up. What names a path goes to another channel; what names a handle of it fails.
     pub(super) fn lose_channel(&mut self, standing: &mut Standing, id: ChannelId, why: &str) {
@@ -48,12 +51,12 @@ impl Driver {
         }
     }
 
-    /// Connects again, with waits that grow; `None` when the client is closed meanwhile. A connection that brought
-    /// no answer counts as a failed attempt.
+    /// Connects again as soon as somebody wants something, with waits that grow; `None` when the client is closed
+    /// meanwhile. A connection that brought no answer counts as a failed attempt, and none follows another at once.
     pub(super) fn reconnect(
         &mut self,
         lost: &LinkError,
-        was_useful: bool,
+        stood: Duration,
     ) -> Result<Option<Box<dyn Link>>, ConnectError> {
         if !self.greeted {
             // The very first one: something is wrong that does not pass.
@@ -66,31 +69,45 @@ impl Driver {
             let sentence = format!("{} gave no SFTP session: {}", self.connector.describe(), lost.detail);
             return Err(ConnectError::new(kind, sentence));
         }
-        let mut wait = if was_useful { Duration::ZERO } else { self.settings.first_wait };
+        let first = self.settings.first_wait;
+        let mut wait = if self.answered { first.saturating_sub(stood) } else { first };
         loop {
-            if self.wait(wait) {
-                return Ok(None);
+            match self.wait(None) {
+                Waited::Stopped => return Ok(None),
+                Waited::Woke => {}
+                Waited::Passed => break,
+            }
+        }
+        let since = *self.trouble.get_or_insert(self.clock.monotonic());
+        loop {
+            match self.wait(Some(wait)) {
+                Waited::Stopped => return Ok(None),
+                // What was tried before the sleep says nothing of the network there is now.
+                Waited::Woke => wait = Duration::ZERO,
+                Waited::Passed => {}
             }
             let error = match self.connector.connect() {
                 Ok(link) => return Ok(Some(link)),
                 Err(error) => error,
             };
-            let since = self.clock.monotonic().saturating_sub(self.progress);
-            if !error.kind.is_temporary() || since >= self.settings.give_up_after {
+            let tried = self.clock.monotonic().saturating_sub(since);
+            if !error.kind.is_temporary() || tried >= self.settings.give_up_after {
                 return Err(error);
             }
-            wait = wait.saturating_mul(2).clamp(self.settings.first_wait, LONGEST_WAIT);
+            let left = self.settings.give_up_after.saturating_sub(tried);
+            wait = wait.saturating_mul(2).clamp(first, LONGEST_WAIT.max(first)).min(left);
             tracing::info!(%error, ?wait, "cannot connect again yet");
         }
     }
 
-    /// Waits; tells whether the client was closed. Requests that come meanwhile are kept, or fail with their handle.
-    fn wait(&mut self, time: Duration) -> bool {
-        let end = self.clock.monotonic().saturating_add(time);
+    /// Waits for a time, or until there is something to do. Requests that come meanwhile are kept, or fail with their
+    /// handle.
+    fn wait(&mut self, time: Option<Duration>) -> Waited {
+        let end = time.map(|time| self.clock.monotonic().saturating_add(time));
         loop {
             let (submissions, stopping) = self.shared.take();
             if stopping {
-                return true;
+                return Waited::Stopped;
             }
             for submission in submissions {
                 if submission.survives() {
@@ -99,15 +116,33 @@ impl Driver {
                     submission.fail(RequestError::LinkLost("not connected again yet".to_owned()));
                 }
             }
-            let left = end.saturating_sub(self.clock.monotonic());
-            if left.is_zero() {
-                return false;
+            if self.sleep.is_over(&*self.clock) {
+                return Waited::Woke;
             }
-            let left = rustix::event::Timespec::try_from(left.min(IDLE)).ok();
+            let left = match end {
+                Some(end) => end.saturating_sub(self.clock.monotonic()).min(LOOK),
+                None if self.backlog.is_empty() => IDLE,
+                None => Duration::ZERO,
+            };
+            if left.is_zero() {
+                return Waited::Passed;
+            }
+            let left = rustix::event::Timespec::try_from(left).ok();
             let waker = self.shared.waker();
             let mut fds = [rustix::event::PollFd::from_borrowed_fd(waker, rustix::event::PollFlags::IN)];
             // An interrupted wait is a short one.
             let _ = rustix::event::poll(&mut fds, left.as_ref());
         }
     }
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    /// There is something to do.
+    Passed,
+    /// The machine was suspended meanwhile.
+    Woke,
+    /// The client was closed.
+    Stopped,
 }

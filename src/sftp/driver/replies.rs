@@ -41,8 +41,13 @@ impl Driver {
                     }
                     continue;
                 }
+                Ticket::Pulse => {
+                    standing.is_asked = false;
+                    continue;
+                }
             };
-            self.progress = self.clock.monotonic();
+            self.answered = true;
+            self.trouble = None;
             let kind = submission.request.kind();
             let place = Place { epoch: self.epoch, channel: id };
             let result = self.value(&submission, place, reply);

@@ -117,6 +117,10 @@ impl MachineLink {
                 }
             }
             Some(Fault::Late(time)) => self.later(time, LinkEvent::Data(id, answer)),
+            Some(Fault::CutLater(time)) => {
+                self.later(Duration::ZERO, LinkEvent::Data(id, answer));
+                self.dead = Some(now + time);
+            }
             Some(Fault::Status(_)) | None => self.later(Duration::ZERO, LinkEvent::Data(id, answer)),
         }
         if let Some(swapped) = swapped {
@@ -184,6 +188,13 @@ impl Link for MachineLink {
             Some(due) if due <= now => Err(LinkError::new(LinkErrorKind::Closed, "cut as told")),
             _ => Ok(()),
         }
+    }
+
+    fn probe(&mut self) -> bool {
+        if !self.silent && self.dead.is_none() {
+            self.later(Duration::ZERO, LinkEvent::Heard);
+        }
+        true
     }
 
     fn close_channel(&mut self, channel: ChannelId) {

@@ -13,8 +13,41 @@ use std::time::Duration;
 
 use super::link::{ChannelId, ConnectErrorKind, Connector};
 use super::packet::{Kind, extension};
-use crate::base::time::SystemClock;
+use crate::base::time::{Clock, SystemClock, Timestamp};
 use link::MachineConnector;
+
+/// The clock of a machine that can be suspended: it then wakes at once, so much later.
+#[derive(Debug, Clone)]
+pub struct Dozing {
+    clock: SystemClock,
+    slept: Arc<Mutex<Duration>>,
+}
+
+impl Dozing {
+    /// One that has not slept yet.
+    pub fn new() -> Self {
+        Self { clock: SystemClock::new(), slept: Arc::default() }
+    }
+
+    /// Sleeps.
+    pub fn sleep(&self, time: Duration) {
+        *self.slept.lock().unwrap() += time;
+    }
+}
+
+impl Clock for Dozing {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn suspended(&self) -> Duration {
+        *self.slept.lock().unwrap()
+    }
+}
 
 /// What happens to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +58,8 @@ pub enum Fault {
     CutBefore,
     /// It is done, and the connection ends before the answer.
     CutAfter,
+    /// It is answered, and the connection ends so much later.
+    CutLater(Duration),
     /// The connection stands, but nothing comes any more.
     Silence,
     /// Its channel ends.

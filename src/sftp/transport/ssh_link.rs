@@ -284,11 +284,12 @@ impl Link for SshLink {
         }
     }
 
-    fn probe(&mut self) {
+    fn probe(&mut self) -> bool {
         let session = self.engine.session();
         session.set_keepalive(true, 1);
         // Never partial, since the engine takes every packet whole.
         let _ = session.keepalive_send();
+        true
     }
 
     fn describe(&self) -> String {

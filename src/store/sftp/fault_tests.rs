@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::SftpStore;
-use crate::base::time::SystemClock;
+use crate::base::time::{Clock, SystemClock};
 use crate::sftp::Settings;
 use crate::sftp::link::ConnectErrorKind;
 use crate::sftp::packet::Kind;
-use crate::sftp::testing::{Fault, Machine};
+use crate::sftp::testing::{Dozing, Fault, Machine};
 use crate::store::{Class, ErrorKind, Name, SharedStore, Store, StoreError, contract, layout};
 
 const LATENCY: Duration = Duration::from_millis(30);
@@ -32,7 +32,10 @@ fn settings() -> Settings {
 }
 
 fn store_with(machine: &Machine, settings: Settings) -> SftpStore {
-    let clock = Arc::new(SystemClock::new());
+    store_by(machine, settings, Arc::new(SystemClock::new()))
+}
+
+fn store_by(machine: &Machine, settings: Settings, clock: Arc<dyn Clock>) -> SftpStore {
     SftpStore::new(machine.connector(), clock, settings, b"/repo".to_vec(), "the machine".into()).unwrap()
 }
 
@@ -334,6 +337,111 @@ fn a_server_that_stays_away_is_given_up() {
     machine.refuse(vec![ConnectErrorKind::ConnectionRefused; 20]);
     machine.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
     assert_eq!(store.list(&name("keys")).wait().unwrap_err().kind, ErrorKind::Unreachable);
+}
+
+#[test]
+fn a_server_that_goes_away_after_a_long_quiet_time_is_waited_for() {
+    let machine = machine();
+    let settings = Settings { give_up_after: Duration::from_millis(200), ..settings() };
+    let store = store_with(&machine, settings);
+    assert!(store.list(&name("keys")).wait().is_ok());
+    // Longer than it takes to give up; then away for less than that.
+    std::thread::sleep(Duration::from_millis(400));
+    machine.refuse(vec![ConnectErrorKind::ConnectionRefused; 3]);
+    machine.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    assert!(store.list(&name("keys")).wait().is_ok());
+}
+
+#[test]
+fn a_connection_that_nobody_needs_is_made_again_when_somebody_does() {
+    let machine = machine();
+    let store = store(&machine);
+    machine.fault(Some(Kind::ReadDir), 1, Fault::CutLater(Duration::from_millis(100)));
+    assert!(store.list(&name("keys")).wait().is_ok());
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(machine.connections(), 1);
+    assert!(store.list(&name("keys")).wait().is_ok());
+    assert_eq!(machine.connections(), 2);
+}
+
+#[test]
+fn a_range_goes_on_where_it_was_cut() {
+    let machine = machine();
+    let whole = pattern(20 << 20);
+    machine.put("/repo/keys/file", &whole);
+    let store = store(&machine);
+    // Each connection brings some READs, never all of them.
+    for _ in 0..12 {
+        machine.fault(Some(Kind::Read), 8, Fault::CutBefore);
+    }
+    assert!(store.read(&name("keys/file"), 0, 20 << 20).wait().unwrap() == whole);
+    assert!(store.traffic().bytes_down < 25 << 20, "{:?}", store.traffic());
+    machine.forget_faults();
+}
+
+#[test]
+fn what_breaks_the_connection_each_time_is_given_up() {
+    let machine = machine();
+    machine.put("/repo/keys/file", &pattern(100));
+    let store = store(&machine);
+    for _ in 0..100 {
+        machine.fault(Some(Kind::Read), 0, Fault::CutBefore);
+    }
+    let error = store.read(&name("keys/file"), 0, 100).wait().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+    assert!((20..100).contains(&machine.connections()));
+    machine.forget_faults();
+}
+
+/// A store that would wait for an hour before it takes a silent server for gone, and its sleepy clock.
+fn sleepy(machine: &Machine) -> (SftpStore, Dozing) {
+    let clock = Dozing::new();
+    let settings = Settings {
+        silent_after: Duration::from_secs(3600),
+        silent_after_sleep: Duration::from_millis(900),
+        ..settings()
+    };
+    (store_by(machine, settings, Arc::new(clock.clone())), clock)
+}
+
+#[test]
+fn a_connection_that_died_in_a_sleep_is_found_out_at_once() {
+    let machine = machine();
+    let (store, clock) = sleepy(&machine);
+    machine.fault(Some(Kind::OpenDir), 0, Fault::Silence);
+    let listed = store.list(&name("keys"));
+    clock.sleep(Duration::from_secs(600));
+    assert!(listed.wait().is_ok());
+    assert_eq!(machine.connections(), 2);
+}
+
+#[test]
+fn a_connection_that_outlived_a_sleep_goes_on() {
+    let machine = machine();
+    let (store, clock) = sleepy(&machine);
+    assert!(store.list(&name("keys")).wait().is_ok());
+    clock.sleep(Duration::from_secs(600));
+    assert!(store.list(&name("keys")).wait().is_ok());
+    std::thread::sleep(Duration::from_millis(1500));
+    assert!(store.list(&name("keys")).wait().is_ok());
+    assert_eq!(machine.connections(), 1);
+    assert!(machine.kinds().contains(&Kind::RealPath), "it was asked");
+}
+
+#[test]
+fn a_sleep_ends_the_wait_for_the_next_attempt() {
+    let machine = machine();
+    let clock = Dozing::new();
+    let hour = Duration::from_secs(3600);
+    let settings = Settings { first_wait: hour, give_up_after: hour, ..settings() };
+    let store = store_by(&machine, settings, Arc::new(clock.clone()));
+    assert!(store.list(&name("keys")).wait().is_ok());
+    machine.fault(Some(Kind::OpenDir), 0, Fault::CutBefore);
+    let listed = store.list(&name("keys"));
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(!listed.is_ready());
+    clock.sleep(Duration::from_secs(10));
+    assert!(listed.wait().is_ok());
 }
 
 #[test]

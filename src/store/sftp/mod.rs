@@ -5,14 +5,23 @@
 //!
 //! # What a lost connection means
 //!
-//! The client connects again by itself. Nothing here is repeated that could do harm when the server has done it already:
+//! The client connects again by itself, and asks again for what was not answered. The server may have done it already, or
+//! may do it still, in the process of the lost connection. Each operation may be repeated, because:
 //!
-//! - listings and reads change nothing; files are immutable, so the rest of a range is the same after as before;
-//! - creating is exclusive, under a name with a random part: one that "exists" after it was sent twice, with no
-//!   byte in it, is ours;
-//! - writing puts the same bytes at the same places, even if the server process of the lost connection still does so too;
-//! - renaming never overwrites and names are never used twice: old name gone and new one there means done;
-//! - removing what is gone means done; so does making a directory that is there.
+//! | operation | done twice | how the second answer is understood |
+//! | --- | --- | --- |
+//! | list, read, size, room | changes nothing | files are immutable: a range goes on where it was cut |
+//! | create | exclusive, under a name with a random part | "exists" after a loss, with no byte in it: it is ours |
+//! | write | the same bytes at the same place | only what was not acknowledged is sent again; a file that has become shorter than what was acknowledged is a failure |
+//! | fsync, close | changes nothing | after a loss both are done on a new handle, once all is acknowledged |
+//! | rename | never overwrites, and no name is used twice | old name gone and new one there: done |
+//! | remove | names are not used again | "no such file" after a loss: done |
+//! | make a directory | none is ever removed | "exists" is what was wanted |
+//!
+//! Not repeated is what the server answered, whatever it said; what the connector says that only a person can mend (a key or
+//! a user that is refused); and what lost its connection fifty times in a row without getting on, since it is then what breaks
+//! it. A file under way that is gone from the server afterwards fails as not found: for a lease file, that is how a session
+//! learns that it was revoked.
 
 #[cfg(test)]
 mod fault_tests;

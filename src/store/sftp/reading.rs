@@ -89,24 +89,24 @@ impl Remote {
             let have = length(&bytes);
             let at = offset.saturating_add(have);
             let left = len.saturating_sub(have);
-            let got = match opened.await.handle() {
+            let (more, ended) = match opened.await.handle() {
                 Ok(handle) => read_and_close(&self.client, handle, at, left).await,
-                Err(error) => Err(error),
+                Err(error) => (Vec::new(), Err(error)),
             };
-            match got {
-                Ok(more) if length(&more) >= left => {
+            match ended {
+                Ok(()) if length(&more) >= left => {
                     if bytes.is_empty() {
                         return Ok(more);
                     }
                     bytes.extend_from_slice(&more);
                     return Ok(bytes);
                 }
-                Ok(more) if more.is_empty() => {
+                Ok(()) if more.is_empty() => {
                     let detail =
                         format!("it ends at {at}, and bytes up to {} were expected", at.saturating_add(left));
                     return Err(StoreError::new(ErrorKind::Truncated, "read", self.subject(name), detail));
                 }
-                Ok(more) => {
+                Ok(()) => {
                     // It ended short twice and there was more: the server gives less than it is asked for.
                     if let Some(first_stop) = stopped_at.replace(length(&more)) {
                         let shortest = first_stop.min(length(&more));
@@ -114,7 +114,8 @@ impl Remote {
                     }
                     bytes.extend_from_slice(&more);
                 }
-                Err(error) if tries.again(&error) => {}
+                // What came before the loss is kept.
+                Err(error) if tries.again_after(!more.is_empty(), &error) => bytes.extend_from_slice(&more),
                 Err(error) => return Err(self.error("read", name, error)),
             }
             opened = self.start_read(name, len.saturating_sub(length(&bytes)));
@@ -152,14 +153,14 @@ impl Remote {
                         return Ok((bytes, size));
                     }
                     match read_and_close(&self.client, handle, offset, len).await {
-                        Ok(bytes) if length(&bytes) == len => return Ok((bytes, size)),
-                        Ok(mut bytes) => {
+                        (bytes, Ok(())) if length(&bytes) == len => return Ok((bytes, size)),
+                        (mut bytes, Ok(())) => {
                             let at = offset.saturating_add(length(&bytes));
                             let left = len.saturating_sub(length(&bytes));
                             bytes.extend(self.read(name, at, left, self.start_read(name, left)).await?);
                             return Ok((bytes, size));
                         }
-                        Err(error) => error,
+                        (_, Err(error)) => error,
                     }
                 }
                 (Err(error), _) | (_, Err(error)) => error,

@@ -16,9 +16,12 @@ const FILE: u32 = 0o600;
 /// Directories likewise.
 const DIRECTORY: u32 = 0o700;
 
-/// How often an operation is begun again because channels were lost while the connection stood. (A lost connection is
-/// waited for as long as the client does.)
+/// How often an operation is begun again because channels were lost while the connection stood, before it gets on.
 const TRIES: u32 = 5;
+
+/// How often one that loses its connection each time: by then it is what breaks the connection. (A new connection is waited
+/// for as long as the client does.)
+const LOSSES: u32 = 50;
 
 /// Room below which a failure without a reason is taken for a full disk: what failed needed more than that.
 const FULL: u64 = 1 << 20;
@@ -31,21 +34,40 @@ pub(super) struct Remote {
     known: Mutex<HashSet<Name>>,
 }
 
-/// Counts attempts that ended with a lost channel.
+/// Counts attempts that were lost one after another, without a step forward.
 #[derive(Debug, Default)]
-pub(super) struct Tries(u32);
+pub(super) struct Tries {
+    channels: u32,
+    links: u32,
+}
 
 impl Tries {
     /// Whether to begin again after this failure.
     pub(super) fn again(&mut self, error: &RequestError) -> bool {
         match error {
-            RequestError::LinkLost(_) => true,
+            RequestError::LinkLost(_) => {
+                self.links = self.links.saturating_add(1);
+                self.links <= LOSSES
+            }
             RequestError::ChannelLost(_) => {
-                self.0 = self.0.saturating_add(1);
-                self.0 <= TRIES
+                self.channels = self.channels.saturating_add(1);
+                self.channels <= TRIES
             }
             _ => false,
         }
+    }
+
+    /// The same after an attempt that may have brought something.
+    pub(super) fn again_after(&mut self, has_progress: bool, error: &RequestError) -> bool {
+        if has_progress {
+            self.forget();
+        }
+        self.again(error)
+    }
+
+    /// Notes a step forward.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 

@@ -173,6 +173,7 @@ impl Writer {
         match outcome.done() {
             Ok(()) => {
                 self.pieces.pop_front();
+                self.tries.forget();
                 Ok(())
             }
             Err(error) => self.recover("write", error).await,
@@ -279,6 +280,7 @@ impl Writer {
         while let Some(answer) = self.oldest() {
             answer.await.done()?;
             self.pieces.pop_front();
+            self.tries.forget();
         }
         all_done(after).await
     }
