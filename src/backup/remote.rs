@@ -34,12 +34,14 @@ pub fn read(
     monitor: &Arc<dyn Monitor>,
 ) -> Result<Remote, BackupError> {
     let Started { mut session, condemned, index, generations } = begun;
-    // Asked for before all of these, so the answer comes first. Nothing may be published where no such repository is.
-    repository.confirm()?;
     let _condemned = condemned.wait()?;
     let segments = index.wait()?;
     let generations = generations.wait()?;
     let ids = Catalog::ids(&generations);
+    // Nothing may be published where no such repository is; a generation of its own is proof enough that it is the one.
+    if !guess.iter().any(|one| ids.contains(&one.id)) {
+        repository.confirm()?;
+    }
     recognise(repository, client, guess, &ids, monitor);
     session.created()?;
     let mut former = Vec::new();

@@ -179,6 +179,22 @@ pub struct Backup {
     #[arg(long, value_name = "LEVEL")]
     pub compression: Option<Compression>,
 
+    /// Read every file, whatever the last generation says of it; chunks that the repository lacks are stored again
+    #[arg(long)]
+    pub reread: bool,
+
+    /// Do not compare inode numbers: some network file systems make them up at each mount
+    #[arg(long)]
+    pub ignore_inode: bool,
+
+    /// Make no generation when nothing has changed since the last one
+    #[arg(long)]
+    pub skip_if_unchanged: bool,
+
+    /// Make a checkpoint after this time or this much new data, such as 5m or 1G [default: both of these]
+    #[arg(long, value_name = "TIME|SIZE")]
+    pub checkpoint: Option<String>,
+
     /// Do everything but send: say what would be saved
     #[arg(long, short = 'n')]
     pub dry_run: bool,

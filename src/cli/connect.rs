@@ -45,11 +45,21 @@ impl Context {
     }
 
     /// The repository, opened, with the local cache before it. On a server that it was opened on before it is opened with what the cache has kept
-    /// of it, unconfirmed, which saves two serial waits; see [`Self::confirm`].
+    /// of it, unconfirmed, which saves two serial waits; see [`Self::confirm`], for which the store is asked already.
     ///
     /// # Errors
     /// As [`Self::open_bare`].
     pub fn open(&self, store: SharedStore) -> Result<Repository, Failure> {
+        let repository = self.open_unasked(store)?;
+        repository.ask();
+        Ok(repository)
+    }
+
+    /// As [`Self::open`], for whoever recognises the repository without asking.
+    ///
+    /// # Errors
+    /// As [`Self::open_bare`].
+    pub fn open_unasked(&self, store: SharedStore) -> Result<Repository, Failure> {
         let Some(home) = self.cache_home() else { return self.open_bare(store) };
         // Nothing is saved on a local disk, and a relative path means another place from another directory.
         let Location::Sftp(at) = self.location()? else { return Ok(self.with_cache(self.open_bare(store)?)) };

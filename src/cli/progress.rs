@@ -226,14 +226,17 @@ impl Monitor for Progress {
         }
     }
 
+    fn follows_changes(&self) -> bool {
+        self.verbosity >= Verbosity::Verbose
+    }
+
     fn change(&self, path: &[u8], change: Change) {
         let word = match change {
             Change::New => "new",
             Change::Changed => "changed",
             Change::Metadata => "metadata",
             Change::Moved => "moved",
-            Change::Unchanged if self.verbosity >= Verbosity::Debug => "unchanged",
-            Change::Unchanged => return,
+            Change::Unchanged => "unchanged",
         };
         if self.verbosity >= Verbosity::Verbose {
             self.screen.say(&format!("{word:9} {}", escape(path)));

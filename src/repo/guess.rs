@@ -1,9 +1,9 @@
 //! Opening a repository with what was kept of it, before the server has answered.
 //!
 //! Configuration and key slots never change in place, so copies open the repository as well as the originals, and two flights are saved. But
-//! another repository may stand there by now, or none. So both are asked for at once, with the first requests that are sent at all; whoever is about to
-//! rely on the repository being there calls [`Repository::confirm`] when other answers have come. On the channel that keeps order
-//! the answers are there by then, and nothing is waited for.
+//! another repository may stand there by now, or none. Whoever is about to rely on the repository being there calls [`Repository::confirm`].
+//! Whoever has asked before ([`Repository::ask`]), with the first requests that are sent at all, finds the answers
+//! there when other answers have come, and waits for nothing. Whoever finds something there that only this repository can have need not ask.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -12,12 +12,18 @@ use super::open::{OpenError, Stored};
 use super::{Repository, config};
 use crate::base::id::KeySlotId;
 use crate::base::secret::Passphrase;
-use crate::store::{ErrorKind, Listed, Pending, SharedStore, layout};
+use crate::store::{ErrorKind, Listed, Pending, SharedStore, Store, layout};
 
 /// What was taken for granted, and what was asked to make sure.
 pub(super) struct Guess {
     stored: Stored,
-    asked: Mutex<Option<Asked>>,
+    state: Mutex<State>,
+}
+
+enum State {
+    Unasked,
+    Asked(Asked),
+    Confirmed,
 }
 
 struct Asked {
@@ -26,7 +32,7 @@ struct Asked {
 }
 
 impl Stored {
-    /// Opens the repository with what was kept; what the store has is asked for and not waited for: see [`Repository::confirm`].
+    /// Opens the repository with what was kept; the store is not asked what it has: see [`Repository::confirm`].
     ///
     /// # Errors
     /// As [`Stored::unlock`]; since what was kept may be out of date, such a failure is no reason to give up.
@@ -35,23 +41,39 @@ impl Stored {
         store: SharedStore,
         passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
     ) -> Result<Repository, OpenError> {
+        let repository = self.unlock(store, passphrase)?;
+        Ok(repository.with_guess(Guess { stored: self, state: Mutex::new(State::Unasked) }))
+    }
+}
+
+impl Asked {
+    fn ask(store: &dyn Store) -> Self {
         let limit = u64::try_from(config::MAX_LEN).unwrap_or(u64::MAX);
-        let asked = Asked {
+        Self {
             config: store.read_all(&layout::config(), limit),
             slots: store.list(&layout::directory("keys")),
-        };
-        let repository = self.unlock(store, passphrase)?;
-        Ok(repository.with_guess(Guess { stored: self, asked: Mutex::new(Some(asked)) }))
+        }
     }
 }
 
 impl Guess {
+    /// Asks, unless that was done.
+    pub(super) fn ask(&self, store: &dyn Store) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Unasked) {
+            *state = State::Asked(Asked::ask(store));
+        }
+    }
+
     /// Whether it was right. Told once; later calls find nothing to tell.
-    pub(super) fn confirm(&self, at: &str) -> Result<(), OpenError> {
-        let Some(asked) = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take() else {
-            return Ok(());
+    pub(super) fn confirm(&self, store: &dyn Store) -> Result<(), OpenError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked = match std::mem::replace(&mut *state, State::Confirmed) {
+            State::Unasked => Asked::ask(store),
+            State::Asked(asked) => asked,
+            State::Confirmed => return Ok(()),
         };
-        let at = || at.to_owned();
+        let at = || store.describe();
         let config = asked.config.wait().map_err(|error| match error.kind {
             ErrorKind::NotFound => OpenError::NoRepository { at: at() },
             _ => OpenError::Store(error),
@@ -103,6 +125,9 @@ mod tests {
         let (store, stored) = made();
         let log = CallLog::new(Arc::new(store));
         let repository = stored.unlock_unconfirmed(Arc::new(log.clone()), &mut |_| None).unwrap();
+        assert_eq!(log.calls().len(), 0);
+        repository.ask();
+        repository.ask();
         assert_eq!((log.calls().len(), log.serial_round_trips()), (2, 0));
         repository.confirm().unwrap();
         assert_eq!((log.calls().len(), log.serial_round_trips()), (2, 1));

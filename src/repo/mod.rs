@@ -56,6 +56,13 @@ impl Repository {
         Self(Arc::new(Parts { guess: Some(Arc::new(guess)), ..Parts::clone(&self.0) }))
     }
 
+    /// Asks for what [`confirm`](Self::confirm) will need, where it will need something.
+    pub fn ask(&self) {
+        if let Some(guess) = &self.0.guess {
+            guess.ask(&**self.store());
+        }
+    }
+
     /// Makes sure that the repository opened is the one that is there, where it was opened with what was kept of it
     /// ([`Stored::unlock_unconfirmed`]); costs nothing elsewhere, and nothing the second time.
     ///
@@ -63,7 +70,7 @@ impl Repository {
     /// `Replaced`, `NoRepository`, and what the store says.
     pub fn confirm(&self) -> Result<(), OpenError> {
         match &self.0.guess {
-            Some(guess) => guess.confirm(&self.0.store.describe()),
+            Some(guess) => guess.confirm(&**self.store()),
             None => Ok(()),
         }
     }

@@ -47,6 +47,9 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
     let mut outcome = run(&repository);
     if let Err(BackupError::Open(OpenError::Replaced { .. } | OpenError::NoRepository { .. })) = outcome {
         // What was kept of the repository was out of date, and nothing was published: once more, without it.
+        if let Err(error) = &outcome {
+            context.screen.say(&format!("kitbag: {error}; it is opened anew"));
+        }
         context.forget();
         outcome = run(&open(context, args, &store)?);
     }
@@ -72,7 +75,7 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
 fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Repository, Failure> {
-    let opened = if args.dry_run { context.open_bare(store.clone()) } else { context.open(store.clone()) };
+    let opened = if args.dry_run { context.open_bare(store.clone()) } else { context.open_unasked(store.clone()) };
     match opened {
         Err(failure) if args.init && failure.exit == Exit::NoRepository => {
             let encrypted = args.encryption.unwrap_or_default() == Encryption::Passphrase;
@@ -114,17 +117,36 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
             Compression::Default => Level::Default,
             Compression::Max => Level::Max,
         },
-        ignore_inode: false,
-        reread: false,
-        skip_if_unchanged: false,
+        ignore_inode: args.ignore_inode,
+        reread: args.reread,
+        skip_if_unchanged: args.skip_if_unchanged,
         dry_run: args.dry_run,
-        checkpoint: backup::Every::default(),
+        checkpoint: checkpoint(args)?,
         walkers: (processors * 2).clamp(4, 16),
         workers: processors.clamp(2, 16),
         words: words(args),
         tags: Vec::new(),
         index_dir: None,
     })
+}
+
+/// When checkpoints are made: every so many minutes, or bytes.
+fn checkpoint(args: &Backup) -> Result<backup::Every, Failure> {
+    let mut every = backup::Every::default();
+    if let Some(text) = &args.checkpoint {
+        let wrong = || {
+            Failure::usage(format!("--checkpoint {text:?} is neither a time nor a size"))
+                .hint("write it as in 5m, 1h or 1G")
+        };
+        let is_time = text.ends_with(['s', 'm', 'h']);
+        if is_time {
+            let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
+            every.time = Duration::try_from(span).map_err(|_| wrong())?;
+        } else {
+            every.bytes = human::parse_bytes(text).ok_or_else(wrong)?;
+        }
+    }
+    Ok(every)
 }
 
 /// What shaped the generation, as it could be typed again.
