@@ -2,6 +2,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test says so by failing")]
 #![allow(clippy::cast_possible_truncation, reason = "small numbers")]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs;
 use std::io::Write as _;
@@ -281,7 +282,8 @@ fn a_nasty_tree_comes_back_exactly_and_again() {
 
 #[test]
 fn each_kind_takes_the_place_of_each_other() {
-    let makers: [(&str, fn(&Path)); 7] = [
+    type Make = fn(&Path);
+    let makers: [(&str, Make); 7] = [
         ("file", |path| fs::write(path, noise(5, 700_000)).unwrap()),
         ("small", |path| fs::write(path, b"small").unwrap()),
         ("dir", |path| {
@@ -555,7 +557,7 @@ impl Mount {
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(&at).output().unwrap();
         if !mounted.status.success() {
-            println!("skipped: nothing can be mounted here");
+            eprintln!("skipped: nothing can be mounted here");
             return None;
         }
         Some(Self(at))
