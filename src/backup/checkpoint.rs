@@ -4,8 +4,8 @@
 //! refers to is acknowledged before it is published. The lease is renewed: the next session is created before the partial generation is published with this one.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -179,7 +179,8 @@ impl Checkpoints<'_> {
                 bags.add_uses(&uses);
             }
         }
-        let maker = Maker { shelf: &run.shelf, packer: &run.packer, source: &run.source, monitor: run.monitor };
+        let maker =
+            Maker { shelf: &run.shelf, packer: &run.packer, source: &run.source, monitor: run.monitor };
         let bag_list = maker.bag_list(&bags, self.former)?;
         run.packer.quiesce()?;
         maker.publish_segment(session)?;
@@ -244,8 +245,7 @@ impl Checkpoints<'_> {
         done: &HashMap<(*const Node, usize), (Stat, Option<Placing>)>,
     ) -> Result<Option<Placing>, BackupError> {
         let next = snapshot.next;
-        let mut builder =
-            DirBuilder::resume(&self.walk.sink.tree, self.walk.keys.names(), snapshot);
+        let mut builder = DirBuilder::resume(&self.walk.sink.tree, self.walk.keys.names(), snapshot);
         let subdirs = node.subdirs.iter().enumerate().filter(|(_, subdir)| subdir.at >= next);
         // A directory that cannot be opened any more has nothing more to add.
         let Ok(fd) = node.dir.fd() else { return builder.finish(&[]) };

@@ -250,7 +250,8 @@ impl Run<'_> {
                 }
             };
             let mut lease = self.lease();
-            let (walked, tree) = walked.map_err(|error| lease.lost.take().map_or(error, BackupError::from))?;
+            let (walked, tree) =
+                walked.map_err(|error| lease.lost.take().map_or(error, BackupError::from))?;
             let session = lease.session.take().ok_or(BackupError::Stopped)?;
             let maker = publish::Maker {
                 shelf: &self.shelf,

@@ -161,7 +161,7 @@ pub fn encode_trailer_head(table_offset: u64, table_len: u32) -> [u8; TRAILER - 
 /// When the trailer is not one, or points outside the bag.
 pub fn decode_trailer(bytes: &[u8], size: u64) -> Result<(u64, u32), BagFormatError> {
     let wrong = || BagFormatError::Trailer;
-    let trailer: &[u8; TRAILER] = bytes.try_into().map_err(|_| wrong())?;
+    let trailer: &[u8; TRAILER] = bytes.first_chunk().filter(|_| bytes.len() == TRAILER).ok_or_else(wrong)?;
     let (offset, rest) = trailer.split_first_chunk::<8>().ok_or_else(wrong)?;
     let (len, rest) = rest.split_first_chunk::<4>().ok_or_else(wrong)?;
     let (zeros, rest) = rest.split_first_chunk::<12>().ok_or_else(wrong)?;

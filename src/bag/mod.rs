@@ -1,6 +1,6 @@
 //! Bags: immutable files of sealed blocks, the unit of upload.
 //!
-//! [`packer`] turns objects into bags, [`reader`] fetches them back by reference, [`format`] knows the bytes.
+//! [`packer`] turns objects into bags, [`reader`] fetches them back by reference, [`mod@format`] knows the bytes.
 
 pub mod block;
 pub mod format;

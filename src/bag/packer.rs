@@ -148,6 +148,7 @@ impl Packer {
     }
 
     /// Takes an object in, without waiting. A block that became full by it must be handed to [`submit`](Self::submit), which may wait, so not under a lock.
+    #[must_use = "a full block must be submitted"]
     pub fn place(&self, kind: BagKind, id: ObjectId, bytes: &[u8]) -> (Placing, Option<FullBlock>) {
         let (placing, full) = lock(of(&self.shared.grouping, kind)).push(id, bytes);
         (placing, full.map(|block| FullBlock(kind, block)))

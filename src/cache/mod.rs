@@ -2,9 +2,11 @@
 //!
 //! A [`Cache`] keeps copies of a repository's small files and tree bags in a private directory, under a [`Kind`] and a name:
 //!
-//!     <cache>/bags/<name> index/<name> records/<name> listings/<name>    files of the form in [`file`]
-//!     <cache>/usage                                                      how many bytes they have, roughly
-//!     <cache>/lock                                                       held while that is brought up to date
+//! ```text
+//! <cache>/bags/<name> index/<name> records/<name> listings/<name>    files of the form in `file`
+//! <cache>/usage                                                      how many bytes they have, roughly
+//! <cache>/lock                                                       held while that is brought up to date
+//! ```
 //!
 //! - **Damage is absence.** Every file ends with checks bound to its kind and name. One that is truncated, flipped, or another's is removed and
 //!   reported as not there. An *old copy* of a file has valid checks: so what changes under one name (a listing) is a hint, never a proof.

@@ -38,7 +38,10 @@ pub struct Args {
 #[derive(Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Common options")]
 pub struct Common {
-    /// Where the repository is: a path, sftp://[user@]host[:port]/path, sftp://…/~/path, or user@host:path
+    /// Where the repository is.
+    #[arg(
+        help = "Where the repository is: a path, sftp://[user@]host[:port]/path, sftp://…/~/path, or user@host:path"
+    )]
     #[arg(long, short = 'r', global = true, value_name = "WHERE")]
     pub repository: Option<OsString>,
 

@@ -44,7 +44,7 @@ impl FromStr for Spec {
             return Ok(Self::Latest(0));
         }
         if let Some(back) = text.strip_prefix("latest~") {
-            return back.parse().map(Self::Latest).map_err(|_| form());
+            return back.parse().ok().map(Self::Latest).ok_or_else(form);
         }
         if !text.is_empty()
             && text.len() <= 16
@@ -59,9 +59,9 @@ impl FromStr for Spec {
                 // A date alone means all of that day.
                 Ok(time) if !text.contains(':') => time.date().at(23, 59, 59, 0),
                 Ok(time) => time,
-                Err(_) => text.parse::<Date>().map_err(|_| form())?.at(23, 59, 59, 0),
+                Err(_) => text.parse::<Date>().ok().ok_or_else(form)?.at(23, 59, 59, 0),
             };
-            civil.to_zoned(TimeZone::system()).map_err(|_| form())?.timestamp().as_second()
+            civil.to_zoned(TimeZone::system()).ok().ok_or_else(form)?.timestamp().as_second()
         };
         Ok(Self::By(end))
     }

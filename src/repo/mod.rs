@@ -1,6 +1,6 @@
 //! Opening a repository and handing out its parts.
 //!
-//! A repository exists when its `config` does: [`init`] writes that last. [`open()`] reads it and the key slots in two flights, finds the
+//! A repository exists when its `config` does: [`init()`] writes that last. [`open()`] reads it and the key slots in two flights, finds the
 //! slot that opens, and checks that whoever wrote the configuration had the key. Both end with a [`Repository`]: where it
 //! is, which one it is, and its keys. It knows no operations; they ask it for its parts.
 

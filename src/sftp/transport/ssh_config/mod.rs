@@ -1,6 +1,6 @@
 //! What the user's SSH configuration says about one host.
 //!
-//! The system's `ssh` is asked where there is one ([`query`]), else the files are read strictly ([`file`]). Paths come
+//! The system's `ssh` is asked where there is one ([`query`]), else the files are read strictly ([`mod@file`]). Paths come
 //! out absolute and without tokens. Nothing here touches the network.
 
 mod environment;
