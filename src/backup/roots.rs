@@ -152,7 +152,7 @@ impl Roots {
             let (done, files) = (&done, &files[..]);
             scope.spawn(move || beside(files, done));
             let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| walk.work())).collect();
-            let joined = threads.into_iter().map(|thread| thread.join());
+            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
             let results = joined.map(|one| one.unwrap_or(Err(BackupError::Stopped))).collect();
             done.store(true, Ordering::Relaxed);
             results

@@ -209,7 +209,7 @@ impl Walk {
         let mut worker = Worker { walk: self, contents, tally: Tally::default() };
         while let Some(step) = self.queue.next() {
             let _working = Working::begin(&self.sink.pause);
-            self.sink.pause.point(|| step.node().map(|node| Snapshot::empty(node)));
+            self.sink.pause.point(|| step.node().map(Snapshot::empty));
             if let Err(error) = self.sink.check().and_then(|()| worker.step(step)) {
                 self.queue.stop();
                 return Err(error);
@@ -397,7 +397,7 @@ impl Worker<'_> {
         let began = node.former.newest.map(|was| was.began).unwrap_or_default();
         let (mut former_leaves, mut intact) = (0usize, true);
         let mut subdirs = 0;
-        while let Some(leaf) = leaves.next() {
+        for leaf in leaves.by_ref() {
             let leaf = match leaf {
                 Ok(leaf) => leaf,
                 Err(error) => {

@@ -75,7 +75,8 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
 fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Repository, Failure> {
-    let opened = if args.dry_run { context.open_bare(store.clone()) } else { context.open_unasked(store.clone()) };
+    let opened =
+        if args.dry_run { context.open_bare(store.clone()) } else { context.open_unasked(store.clone()) };
     match opened {
         Err(failure) if args.init && failure.exit == Exit::NoRepository => {
             let encrypted = args.encryption.unwrap_or_default() == Encryption::Passphrase;
