@@ -114,7 +114,7 @@ impl Checkpoints<'_> {
     fn make(&self, snapshots: Vec<Snapshot>) -> Result<(), BackupError> {
         let mut lease = self.run.lease();
         // Without an answer from the repository there is nothing to publish with.
-        let Some(session) = lease.session.take() else { return Ok(()) };
+        let Some(mut session) = lease.session.take() else { return Ok(()) };
         match self.partial(&session, snapshots) {
             Ok(Some(generation)) => {
                 let next = match self.renew() {
@@ -125,7 +125,8 @@ impl Checkpoints<'_> {
                     }
                 };
                 let id = session.id();
-                if let Err(error) = session.publish(&generation) {
+                let published = session.fill(&generation).map_err(SessionError::from);
+                if let Err(error) = published.and_then(|()| session.publish()) {
                     // What was to be published next may refer to bags that are gone.
                     lease.lost = Some(error);
                     self.walk.sink.stop.cancel();

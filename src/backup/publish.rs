@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use crate::bag::source::Source;
 use crate::bag::{BagKind, Packer};
-use crate::base::id::SegmentId;
 use crate::base::time::{Clock, Timestamp};
 use crate::dir::format::List;
 use crate::dir::reader;
-use crate::entry::{Content, Reference};
+use crate::entry::Reference;
 use crate::generation::format::encode_bucket;
+use crate::generation::session::SegmentLease;
 use crate::generation::{BagCounter, BagListRef, Generation, Root, Session};
 use crate::index::{Segment, SegmentBag};
 use crate::monitor::Monitor;
 
 use super::roots::Walked;
 use super::shelf::Shelf;
-use super::tree::{Tree, count_entry, count_list, resolve_entry};
+use super::tree::{Counted, Tree, count_entry, count_list, known_lists, resolve_entry};
 use super::{BackupError, Options};
 
 /// How a backup ended.
@@ -50,7 +50,7 @@ impl Maker<'_> {
     /// Waits for all pages, bags and segments, then publishes the generation.
     pub fn publish(
         &self,
-        session: Session,
+        mut session: Session,
         tree: Tree,
         walked: Walked,
         former: &[Generation],
@@ -61,16 +61,16 @@ impl Maker<'_> {
         if walked.roots.is_empty() {
             return Err(BackupError::NoRoots);
         }
-        let mut bags = counted?;
+        let Counted { mut bags, mut lists } = counted?;
         self.packer.settle()?;
         let same_as = unchanged(&walked, former);
         let mut counts = walked.counts;
-        let mut lists = Vec::new();
         for tally in walked.tallies {
             bags.merge(tally.bags);
             lists.extend(tally.lists);
             counts.add(&tally.counts);
         }
+        lists.extend(walked.roots.iter().flat_map(|root| known_lists(&root.entry)));
         let roots: Option<Vec<_>> = walked
             .roots
             .into_iter()
@@ -80,17 +80,14 @@ impl Maker<'_> {
         let bag_list = match same_as {
             Some(generation) => generation.bag_list.clone(),
             None => {
-                for root in &roots {
-                    count_entry(&mut bags, &root.entry);
-                    if let Content::Lists { parts, .. } = &root.entry.content {
-                        lists.extend(parts.iter().map(|part| part.list));
-                    }
-                }
+                roots.iter().for_each(|root| count_entry(&mut bags, &root.entry));
                 self.count_lists(lists, &mut bags)?;
                 self.bag_list(&bags, former)?
             }
         };
         self.monitor.phase("waiting for the repository");
+        let is_new = self.shelf.new_bytes() > 0 && !options.dry_run;
+        let segment = is_new.then(|| session.segment());
         self.packer.quiesce()?;
         let stored = self.shelf.take_stored();
         let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
@@ -110,25 +107,27 @@ impl Maker<'_> {
             tags: options.tags.clone(),
             bag_list,
         };
+        // The segment and the record travel together; what they are published by, one after the other.
         if !is_skipped {
-            self.publish_bags(&session, stored)?;
-            session.publish(&generation)?;
+            session.fill(&generation)?;
+        }
+        self.publish_bags(segment, stored)?;
+        if !is_skipped {
+            session.publish()?;
         }
         Ok(Summary { generation, is_unchanged, is_skipped, bags, bag_bytes })
     }
 
     /// Has a segment name the bags that none names yet.
     pub fn publish_segment(&self, session: &Session) -> Result<(), BackupError> {
-        self.publish_bags(session, self.shelf.take_stored())
+        self.publish_bags(Some(session.segment()), self.shelf.take_stored())
     }
 
-    fn publish_bags(&self, session: &Session, bags: Vec<SegmentBag>) -> Result<(), BackupError> {
-        if bags.is_empty() {
-            return Ok(());
-        }
-        let id = SegmentId::random();
-        let segment = Segment { bags };
-        session.publish_segment(id, &segment.encode()).wait()?;
+    fn publish_bags(&self, lease: Option<SegmentLease>, bags: Vec<SegmentBag>) -> Result<(), BackupError> {
+        let Some(mut lease) = lease.filter(|_| !bags.is_empty()) else { return Ok(()) };
+        let (id, segment) = (lease.id(), Segment { bags });
+        lease.fill(&segment.encode())?;
+        lease.publish().wait()?;
         Ok(self.shelf.with_index(|index| {
             index.published(id, &segment.bags);
             index.flush()

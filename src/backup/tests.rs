@@ -31,11 +31,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    fn with_limits(limits: Limits) -> Self {
         let memory = MemoryStore::new();
         let log = CallLog::new(Arc::new(memory.clone()));
         let store = Arc::new(log.clone());
-        let options =
-            InitOptions { encryption: Encryption::None, label: String::new(), limits: Limits::default() };
+        let options = InitOptions { encryption: Encryption::None, label: String::new(), limits };
         let repository = init(store, options, &SystemClock::new()).unwrap();
         let (live, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         Self { repository, memory, live, cache, log }
@@ -418,4 +421,54 @@ fn a_checkpoint_helps_beside_a_complete_generation() {
     let read = collect.get(Counter::FilesRead);
     assert!(read <= 3150 + 10, "{read} files read");
     assert!(bench.generations().iter().all(|one| !one.partial));
+}
+
+impl Bench {
+    /// Nothing is amiss in the repository: bag lists name what is referred to, among others.
+    fn check(&self) {
+        let options = crate::fsck::Options { read_data: true, rebuild_index: false, client: "client".into() };
+        let collect = Arc::new(Collect::new());
+        let monitor: Arc<dyn Monitor> = collect.clone();
+        let clock = SystemClock::new();
+        let summary = crate::fsck::run(&self.repository, &options, &monitor, &clock, &Cancel::new()).unwrap();
+        assert_eq!((summary.damages, collect.problems()), (0, Vec::new()));
+    }
+}
+
+/// A file with so many chunks that they need lists keeps them through changes that leave its contents alone.
+#[test]
+fn long_lists_are_taken_over_whole() {
+    let limits = Limits { min: 1 << 10, avg: 4 << 10, max: 16 << 10 };
+    let bench = Bench::with_limits(limits);
+    bench.write("dir/long", &noise(3, 3 << 20));
+    bench.write("dir/other", b"other");
+    bench.write("long", &noise(4, 1 << 20));
+    let (first, _) = bench.backup();
+    bench.check();
+    let long = |generation: &Generation| bench.read(generation)[&b"/dir/long"[..]].clone();
+    assert_eq!(long(&first.generation), noise(3, 3 << 20));
+
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    fs::set_permissions(bench.path("dir/long"), mode).unwrap();
+    fs::rename(bench.path("long"), bench.path("moved")).unwrap();
+    let (second, collect) = bench.backup();
+    assert_eq!(collect.get(Counter::FilesRead), 0);
+    assert_eq!(long(&second.generation), noise(3, 3 << 20));
+    bench.check();
+
+    // Its neighbour changes, so that its page is made anew.
+    bench.write("dir/other", b"changed");
+    let (third, collect) = bench.backup();
+    assert_eq!(collect.get(Counter::FilesRead), 1);
+    assert_eq!(bench.read(&third.generation), live_files(bench.live.path()));
+    bench.check();
+
+    // One chunk in the middle: few lists are made anew.
+    let mut bytes = noise(3, 3 << 20);
+    bytes[1 << 20] ^= 1;
+    bench.write("dir/long", &bytes);
+    let (fourth, _) = bench.backup();
+    assert_eq!(bench.read(&fourth.generation), live_files(bench.live.path()));
+    assert!(fourth.bag_bytes < 150_000, "{} bytes", fourth.bag_bytes);
+    bench.check();
 }

@@ -56,10 +56,18 @@ struct Job {
     former: Arc<[Reference]>,
 }
 
+/// What was counted in the pages and lists made.
+pub struct Counted {
+    /// All references in them.
+    pub bags: BagCounter,
+    /// Chunk lists that were taken over: what they refer to is not counted.
+    pub lists: Vec<Reference>,
+}
+
 /// Takes drafts in.
 pub struct Tree {
     jobs: Option<Sender<Message>>,
-    thread: Option<JoinHandle<Result<BagCounter, BackupError>>>,
+    thread: Option<JoinHandle<Result<Counted, BackupError>>>,
     failed: Arc<Mutex<Option<BackupError>>>,
 }
 
@@ -71,7 +79,14 @@ impl Tree {
     pub fn start(shelf: Arc<Shelf>, packer: Arc<Packer>, placed: Receiver<()>) -> Self {
         let (jobs, receiver) = bounded(32);
         let failed: Arc<Mutex<Option<BackupError>>> = Arc::default();
-        let maker = Maker { shelf, packer, placed, waiting: Vec::new(), counter: BagCounter::default() };
+        let maker = Maker {
+            shelf,
+            packer,
+            placed,
+            waiting: Vec::new(),
+            counter: BagCounter::default(),
+            lists: Vec::new(),
+        };
         let thread = thread::spawn(move || maker.run(&receiver));
         Self { jobs: Some(jobs), thread: Some(thread), failed }
     }
@@ -108,7 +123,7 @@ impl Tree {
     ///
     /// # Errors
     /// Why the thread has stopped.
-    pub fn finish(mut self) -> Result<BagCounter, BackupError> {
+    pub fn finish(mut self) -> Result<Counted, BackupError> {
         self.jobs = None;
         let outcome = self.thread.take().map(JoinHandle::join);
         let earlier = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -132,10 +147,11 @@ struct Maker {
     placed: Receiver<()>,
     waiting: Vec<Waiting>,
     counter: BagCounter,
+    lists: Vec<Reference>,
 }
 
 impl Maker {
-    fn run(mut self, jobs: &Receiver<Message>) -> Result<BagCounter, BackupError> {
+    fn run(mut self, jobs: &Receiver<Message>) -> Result<Counted, BackupError> {
         loop {
             if self.waiting.len() >= WAITING {
                 self.flush()?;
@@ -158,7 +174,7 @@ impl Maker {
         while !self.waiting.is_empty() {
             self.flush()?;
         }
-        Ok(self.counter)
+        Ok(Counted { bags: self.counter, lists: self.lists })
     }
 
     fn take(&mut self, job: Job) -> Result<(), BackupError> {
@@ -213,6 +229,7 @@ impl Maker {
     fn make(&mut self, job: Job) -> Result<(), BackupError> {
         let bytes = match job.draft {
             Draft::Leaf(entries) => {
+                self.lists.extend(entries.iter().flat_map(known_lists));
                 let entries: Option<Vec<_>> = entries.into_iter().map(resolve_entry).collect();
                 let page = Page::Leaf(entries.ok_or(BackupError::Stopped)?);
                 self.count_page(&page);
@@ -284,6 +301,18 @@ pub fn count_entry(counter: &mut BagCounter, entry: &Entry) {
     for (kind, reference) in reader::references(entry) {
         counter.add(kind, &reference);
     }
+}
+
+/// The chunk lists of an entry that were there before: those that are new were counted when they were made.
+pub fn known_lists(entry: &Entry<Placing>) -> impl Iterator<Item = Reference> + '_ {
+    let parts: &[ListPart<Placing>] = match &entry.content {
+        Content::Lists { parts, .. } => parts,
+        _ => &[],
+    };
+    parts.iter().filter_map(|part| match part.list {
+        Placing::Known(list) => Some(list),
+        _ => None,
+    })
 }
 
 /// Counts all references in a chunk list.

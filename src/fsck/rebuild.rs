@@ -57,13 +57,13 @@ pub fn run(
         open.bags.push(SegmentBag::new(entry, fingerprints));
         if objects >= OBJECTS {
             let full = std::mem::take(&mut open);
-            published.push(session.publish_segment(SegmentId::random(), &full.encode()));
+            published.push(session.publish_segment(&full.encode()));
             objects = 0;
         }
         Ok(())
     })?;
     if !open.bags.is_empty() {
-        published.push(session.publish_segment(SegmentId::random(), &open.encode()));
+        published.push(session.publish_segment(&open.encode()));
     }
     let mut rebuilt = Rebuilt::default();
     for segment in published {

@@ -9,7 +9,7 @@ use crate::bag::Sealing;
 use crate::base::id::{ClientId, GenerationId, SegmentId};
 use crate::crypto::Kind;
 use crate::sealed;
-use crate::store::{Class, ErrorKind, Listed, Pending, SharedStore, StoreError, Upload, layout};
+use crate::store::{Class, ErrorKind, Listed, Name, Pending, SharedStore, StoreError, Upload, layout};
 
 /// A session that holds its lease, as far as it knows.
 pub struct Session {
@@ -69,32 +69,76 @@ impl Session {
         self.lease.created()
     }
 
-    /// Begins to publish an index segment with this plaintext: by its own lease file. All bags that it names must be acknowledged.
-    pub fn publish_segment(&self, id: SegmentId, plaintext: &[u8]) -> PublishedSegment {
-        let name = layout::segment(id);
-        let bytes = self.seal(Kind::Segment, &name, plaintext);
-        let mut lease = self.store.create(&layout::segment_lease(self.client, self.id, id), Class::Control);
-        let commit = match lease.append(bytes) {
-            Ok(()) => lease.commit(&name),
-            Err(error) => Pending::ready(Err(error)),
-        };
-        PublishedSegment { session: self.id, commit }
+    /// Creates the lease file of an index segment, ahead of need.
+    pub fn segment(&self) -> SegmentLease {
+        let id = SegmentId::random();
+        let lease = self.store.create(&layout::segment_lease(self.client, self.id, id), Class::Control);
+        SegmentLease { session: self.id, id, name: layout::segment(id), sealing: self.sealing.clone(), lease }
     }
 
-    /// Publishes the generation and ends the session. All bags and segments that it needs must be acknowledged. Two serial round trips: the record
-    /// with fsync and close, then the rename.
+    /// Begins to publish an index segment with this plaintext. All bags that it names must be acknowledged.
+    pub fn publish_segment(&self, plaintext: &[u8]) -> PublishedSegment {
+        let mut segment = self.segment();
+        match segment.fill(plaintext) {
+            Ok(()) => segment.publish(),
+            Err(error) => PublishedSegment { session: self.id, commit: Pending::ready(Err(error)) },
+        }
+    }
+
+    /// Writes the generation's record into the lease file, in one flight that is not waited for.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn fill(&mut self, generation: &Generation) -> Result<(), StoreError> {
+        let name = layout::generation(self.client, self.id);
+        let bytes = seal(&self.sealing, Kind::Generation, &name, &format::encode_record(generation));
+        self.lease.append(bytes)?;
+        self.lease.finish()
+    }
+
+    /// Publishes the generation that was [filled](Self::fill) in, and ends the session. All bags and segments that it needs must be acknowledged. One serial
+    /// round trip when the record is acknowledged already.
     ///
     /// # Errors
     /// `Revoked` when the lease is gone.
-    pub fn publish(mut self, generation: &Generation) -> Result<(), SessionError> {
+    pub fn publish(self) -> Result<(), SessionError> {
         let name = layout::generation(self.client, self.id);
-        let bytes = self.seal(Kind::Generation, &name, &format::encode_record(generation));
-        self.lease.append(bytes)?;
         self.lease.commit(&name).wait().map_err(|error| revoked(self.id, error))
     }
+}
 
-    fn seal(&self, kind: Kind, name: &crate::store::Name, plaintext: &[u8]) -> Vec<u8> {
-        sealed::encode(&self.sealing.keys, self.sealing.repository, kind, name, plaintext)
+fn seal(sealing: &Sealing, kind: Kind, name: &Name, plaintext: &[u8]) -> Vec<u8> {
+    sealed::encode(&sealing.keys, sealing.repository, kind, name, plaintext)
+}
+
+/// The lease file of a segment.
+pub struct SegmentLease {
+    session: GenerationId,
+    id: SegmentId,
+    name: Name,
+    sealing: Sealing,
+    lease: Box<dyn Upload>,
+}
+
+impl SegmentLease {
+    /// The id of the segment that it becomes.
+    #[must_use]
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Writes the segment's plaintext into it, in one flight that is not waited for.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn fill(&mut self, plaintext: &[u8]) -> Result<(), StoreError> {
+        self.lease.append(seal(&self.sealing, Kind::Segment, &self.name, plaintext))?;
+        self.lease.finish()
+    }
+
+    /// Begins to publish it. All bags that it names must be acknowledged.
+    pub fn publish(self) -> PublishedSegment {
+        PublishedSegment { session: self.session, commit: self.lease.commit(&self.name) }
     }
 }
 

@@ -219,6 +219,10 @@ impl Upload for CachedUpload {
         self.inner.append(bytes)
     }
 
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()
+    }
+
     fn commit(self: Box<Self>, name: &Name) -> Pending<()> {
         let Self { inner, filling } = *self;
         let place = place(name);

@@ -121,6 +121,15 @@ pub trait Upload: Send {
     /// The first failure of this upload.
     fn append(&mut self, bytes: Vec<u8>) -> Result<(), StoreError>;
 
+    /// Says that nothing more will be appended: what is left is sent, made durable, and the file closed, without waiting for it. A
+    /// [`commit`](Self::commit) that follows has only the renaming left to do. Stores that gain nothing by it do all of it there.
+    ///
+    /// # Errors
+    /// The first failure of this upload.
+    fn finish(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Makes the bytes durable, closes the file, and when all of it is acknowledged renames it to `name` without overwriting (making missing directories).
     /// `NotFound` when the file was removed in the meantime (a revoked lease), `Exists` when `name` is taken. After a failure the temporary file is removed, as if dropped.
     fn commit(self: Box<Self>, name: &Name) -> Pending<()>;

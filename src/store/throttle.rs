@@ -280,6 +280,10 @@ impl Upload for ThrottledUpload {
         self.inner.append(bytes)
     }
 
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.inner.finish()
+    }
+
     fn commit(self: Box<Self>, name: &Name) -> Pending<()> {
         self.inner.commit(name)
     }

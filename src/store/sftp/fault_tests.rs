@@ -126,7 +126,8 @@ fn many_bags_cost_no_more_waits_than_one() {
     // Opening channels is not a wait for SFTP; OPEN, WRITE + FSYNC + CLOSE and RENAME are.
     let traffic = store.traffic();
     assert!(traffic.serial_waits <= 5, "{traffic:?}");
-    assert!(traffic.requests <= 30 * 5 + 10, "{traffic:?}");
+    // And a MKDIR, as long as nobody knows that the directory is there.
+    assert!(traffic.requests <= 30 * 6 + 10, "{traffic:?}");
     assert!(machine.channels_seen() >= 4);
 }
 

@@ -15,6 +15,7 @@ const SMALL: usize = 64 << 10;
 /// What the caller tells the task. The end of messages without a commit abandons the file.
 enum Message {
     Append(Vec<u8>, Option<Permit>),
+    Finish,
     Commit(Name, Completer<()>),
 }
 
@@ -90,6 +91,12 @@ impl Upload for SftpUpload {
         let free = self.class == Class::Control && bytes.len() <= SMALL;
         let permit = (!free).then(|| self.budget.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX)));
         self.outbox.send(Message::Append(bytes, permit));
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<(), StoreError> {
+        self.check()?;
+        self.outbox.send(Message::Finish);
         Ok(())
     }
 
@@ -169,6 +176,7 @@ async fn append_all(
         };
         match message {
             Some(Message::Append(bytes, permit)) => writer.append(&bytes, permit),
+            Some(Message::Finish) => writer.close().await?,
             Some(Message::Commit(name, completer)) => return Ok(Some((name, completer))),
             None => return Ok(None),
         }

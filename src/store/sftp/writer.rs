@@ -40,25 +40,36 @@ pub(super) struct Writer {
     /// Where the tail goes.
     end: u64,
     pieces: VecDeque<Piece>,
+    closed: bool,
     tries: Tries,
 }
 
 impl Writer {
     pub(super) fn new(remote: Arc<Remote>, name: Name, target: Target) -> Self {
         let pieces = VecDeque::new();
-        Self { remote, name, target, handle: None, tail: Vec::new(), end: 0, pieces, tries: Tries::default() }
+        Self {
+            remote,
+            name,
+            target,
+            handle: None,
+            tail: Vec::new(),
+            end: 0,
+            pieces,
+            closed: false,
+            tries: Tries::default(),
+        }
     }
 
     fn client(&self) -> &Client {
         &self.remote.client
     }
 
-    /// Sends what creates the file; the last answer is that of the OPEN. On the control channel, where order counts, a
-    /// directory that is not known to exist is made first, to be sure that the OPEN succeeds if it can.
+    /// Sends what creates the file; the last answer is that of the OPEN. A directory that is not known to exist (but probably the one above it does) is made first, in the same
+    /// flight: on the control channel order counts, and elsewhere a wait is saved.
     pub(super) fn start_create(&self) -> Vec<Answer> {
         let mut requests = Vec::new();
-        if self.target == Target::Control && !self.remote.knows_parent(&self.name) {
-            requests = self.remote.make_parents(&self.name);
+        if !self.remote.knows_parent(&self.name) {
+            requests.extend(self.name.parent().map(|parent| self.remote.make(&parent)));
         }
         requests.push(self.remote.open(&self.name, Remote::create_new()));
         self.client().submit_many(self.target, requests)
@@ -237,8 +248,17 @@ impl Writer {
         }
     }
 
-    /// Sends the rest, makes it durable and closes the file in one flight; when all is acknowledged, renames it.
+    /// Renames the file when all of it is acknowledged.
     pub(super) async fn commit(&mut self, to: &Name) -> Result<(), StoreError> {
+        if !self.closed {
+            self.close().await?;
+        }
+        let first = self.remote.start_rename(&self.name, to);
+        self.remote.rename(&self.name, to, first).await
+    }
+
+    /// Sends the rest, makes it durable and closes the file in one flight, and waits until all is acknowledged.
+    pub(super) async fn close(&mut self) -> Result<(), StoreError> {
         let mut rest = self.cut();
         loop {
             let fsync = self.client().offers(extension::FSYNC);
@@ -267,12 +287,13 @@ impl Writer {
                 self.sent(request, answer, None);
             }
             match self.finish(answers).await {
-                Ok(()) => break,
+                Ok(()) => {
+                    self.closed = true;
+                    return Ok(());
+                }
                 Err(error) => self.recover("write", error).await?,
             }
         }
-        let first = self.remote.start_rename(&self.name, to);
-        self.remote.rename(&self.name, to, first).await
     }
 
     /// Waits until all that was sent is acknowledged, and what follows it.
