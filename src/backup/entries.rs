@@ -52,10 +52,22 @@ pub struct Spot<'a> {
     pub snapshot: &'a dyn Fn() -> Option<Snapshot>,
 }
 
+/// An entry of a generation, and when that generation began.
+pub type Dated = (Entry, Timestamp);
+
+/// What generations before have under a name.
+#[derive(Default)]
+pub struct Earlier {
+    /// The one compared with.
+    pub former: Option<Dated>,
+    /// A checkpoint made after it.
+    pub saved: Option<Dated>,
+}
+
 /// What became of an entry.
 pub enum Now {
     /// It is what it was.
-    Same(Entry),
+    Same(Box<Entry>),
     /// It is new or differs.
     New(Box<Entry<Placing>>),
     /// It is not there (any more), or could not be read, which was reported.
@@ -67,7 +79,7 @@ impl Worker<'_> {
     pub fn look(
         &mut self,
         spot: &Spot<'_>,
-        (former, saved): (Option<(Entry, Timestamp)>, Option<(Entry, Timestamp)>),
+        earlier: Earlier,
         subdirs: &mut usize,
     ) -> Result<Now, BackupError> {
         let Spot { node, fd, at, snapshot } = *spot;
@@ -77,9 +89,9 @@ impl Worker<'_> {
         let outcome = match subdir {
             Some(subdir) => {
                 *subdirs += 1;
-                self.subdir(&here, former, subdir.outcome.get())
+                self.subdir(&here, earlier.former, subdir.outcome.get())
             }
-            None => self.other(&here, node.root.began, (former, saved)),
+            None => self.other(&here, node.root.began, earlier),
         };
         let monitor = &*self.walk.sink.monitor;
         match outcome {
@@ -108,7 +120,7 @@ impl Worker<'_> {
     fn subdir(
         &mut self,
         here: &Here<'_>,
-        former: Option<(Entry, Timestamp)>,
+        former: Option<Dated>,
         outcome: Option<&Outcome>,
     ) -> Result<(Now, Change), Failure> {
         let closed;
@@ -128,14 +140,14 @@ impl Worker<'_> {
     fn directory(
         &mut self,
         here: &Here<'_>,
-        former: Option<(Entry, Timestamp)>,
+        former: Option<Dated>,
         (stat, content, is_same): (&Stat, Content<Placing>, bool),
     ) -> Result<(Now, Change), Failure> {
         let judge = self.walk.judge;
         let verdict = former.as_ref().map(|(former, began)| judge.compare(former, *began, stat));
         let change = match (former, verdict) {
             (Some((former, _)), Some(Verdict::Unchanged)) if is_same => {
-                return Ok((Now::Same(former), Change::Unchanged));
+                return Ok((Now::Same(Box::new(former)), Change::Unchanged));
             }
             (None, _) if is_same => Change::Moved,
             (None, _) => Change::New,
@@ -153,7 +165,7 @@ impl Worker<'_> {
         &mut self,
         here: &Here<'_>,
         began: Timestamp,
-        (former, saved): (Option<(Entry, Timestamp)>, Option<(Entry, Timestamp)>),
+        Earlier { former, saved }: Earlier,
     ) -> Result<(Now, Change), Failure> {
         let stat = stat_child(here.fd, here.name)?;
         if stat.kind == Kind::Directory {
@@ -177,7 +189,7 @@ impl Worker<'_> {
             return Ok((Now::New(Box::new(entry)), Change::New));
         };
         match verdict {
-            Verdict::Unchanged => Ok((Now::Same(former), Change::Unchanged)),
+            Verdict::Unchanged => Ok((Now::Same(Box::new(former)), Change::Unchanged)),
             Verdict::Contents => {
                 if former.metadata.inode != stat.inode
                     && let Some(entry) = self.moved(here, began, &stat)?

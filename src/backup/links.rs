@@ -13,7 +13,10 @@ const REMEMBERED: std::num::NonZeroUsize = std::num::NonZeroUsize::new(1 << 16).
 
 /// The contents of files with several links, by inode, for as long as the file has not changed. The oldest are forgotten first: such a file is read
 /// again, and its chunks found known.
-pub struct Links(Mutex<LruCache<(u64, u64), (Stat, Content<Placing>)>>);
+pub struct Links(Mutex<LruCache<(u64, u64), Linked>>);
+
+/// A file when it was read, and what was read.
+type Linked = (Stat, Content<Placing>);
 
 impl Links {
     /// None yet.

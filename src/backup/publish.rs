@@ -66,7 +66,7 @@ impl Maker<'_> {
         let same_as = unchanged(&walked, former);
         let mut counts = walked.counts;
         for tally in walked.tallies {
-            bags.merge(tally.bags);
+            bags.merge(&tally.bags);
             lists.extend(tally.lists);
             counts.add(&tally.counts);
         }

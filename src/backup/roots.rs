@@ -13,7 +13,7 @@ use crate::monitor::{Problem, Severity};
 
 use super::BackupError;
 use super::content::{Contents, Failure};
-use super::entries::{Here, Now, Worker};
+use super::entries::{Earlier, Here, Now, Worker};
 use super::node::{Former, Outcome, Was};
 use super::tree::known_entry;
 use super::walk::{Tally, Walk, count};
@@ -152,7 +152,7 @@ impl Roots {
             let (done, files) = (&done, &files[..]);
             scope.spawn(move || beside(files, done));
             let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| walk.work())).collect();
-            let joined = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
+            let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
             let results = joined.map(|one| one.unwrap_or(Err(BackupError::Stopped))).collect();
             done.store(true, Ordering::Relaxed);
             results
@@ -194,9 +194,9 @@ impl Worker<'_> {
         let (former, saved) = (was(&root.former), was(&root.checkpoint));
         let began = former.as_ref().map(|(_, began)| *began).unwrap_or_default();
         let here = Here { dir: &dir, fd: &fd, name, snapshot: &|| None };
-        let (now, _) = self.other(&here, began, (former, saved))?;
+        let (now, _) = self.other(&here, began, Earlier { former, saved })?;
         let (entry, is_same) = match now {
-            Now::Same(entry) => (known_entry(entry), true),
+            Now::Same(entry) => (known_entry(*entry), true),
             Now::New(entry) => (*entry, false),
             Now::Gone => return Ok(None),
         };

@@ -37,7 +37,7 @@ enum State {
     /// The index is being opened.
     Opening,
     /// It is there.
-    Ready(Known),
+    Ready(Box<Known>),
     /// It will not come; whoever opened it tells why.
     Failed,
 }
@@ -80,7 +80,9 @@ impl Shelf {
     /// Brings the index; `None` when there will be none.
     pub fn open(&self, index: Option<Index>) {
         *lock(&self.known) = match index {
-            Some(index) => State::Ready(Known { index, tables: BagTables::new(TABLES), failed: None }),
+            Some(index) => {
+                State::Ready(Box::new(Known { index, tables: BagTables::new(TABLES), failed: None }))
+            }
             None => State::Failed,
         };
         self.ready.notify_all();

@@ -154,6 +154,10 @@ fn live_files(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     files
 }
 
+fn rename(from: &Path, to: &Path) {
+    crate::base::atomic_file::rename_over(from, to).unwrap();
+}
+
 fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
@@ -161,8 +165,9 @@ fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 fn fill(bench: &Bench) {
-    for number in 0..700u64 {
-        bench.write(&format!("many/{:02}/file {number}", number % 7), &noise(number, number as usize));
+    for number in 0..700 {
+        let bytes = noise(number, usize::try_from(number).unwrap());
+        bench.write(&format!("many/{:02}/file {number}", number % 7), &bytes);
     }
     for number in 0..3000 {
         bench.write(&format!("wide/{number}"), b"x");
@@ -266,11 +271,11 @@ fn what_moved_is_not_read_again() {
     let bench = Bench::new();
     fill(&bench);
     bench.backup();
-    fs::rename(bench.path("large"), bench.path("many/renamed")).unwrap();
-    fs::rename(bench.path("many/03"), bench.path("a/b/moved")).unwrap();
-    fs::rename(bench.path("many/04/file 11"), bench.path("swap")).unwrap();
-    fs::rename(bench.path("many/04/file 18"), bench.path("many/04/file 11")).unwrap();
-    fs::rename(bench.path("swap"), bench.path("many/04/file 18")).unwrap();
+    rename(&bench.path("large"), &bench.path("many/renamed"));
+    rename(&bench.path("many/03"), &bench.path("a/b/moved"));
+    rename(&bench.path("many/04/file 11"), &bench.path("swap"));
+    rename(&bench.path("many/04/file 18"), &bench.path("many/04/file 11"));
+    rename(&bench.path("swap"), &bench.path("many/04/file 18"));
     let (summary, collect) = bench.backup();
     assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
     assert_eq!((collect.get(Counter::FilesRead), collect.get(Counter::NewBytes)), (0, 0));
@@ -450,7 +455,7 @@ fn long_lists_are_taken_over_whole() {
 
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(bench.path("dir/long"), mode).unwrap();
-    fs::rename(bench.path("long"), bench.path("moved")).unwrap();
+    rename(&bench.path("long"), &bench.path("moved"));
     let (second, collect) = bench.backup();
     assert_eq!(collect.get(Counter::FilesRead), 0);
     assert_eq!(long(&second.generation), noise(3, 3 << 20));

@@ -19,7 +19,7 @@ use crate::monitor::{Change, Counter, Monitor, Problem, Severity};
 use super::BackupError;
 use super::builder::DirBuilder;
 use super::content::{Contents, Sink};
-use super::entries::{Now, Spot, Worker};
+use super::entries::{Dated, Earlier, Now, Spot, Worker};
 use super::node::{Done, Former, Node, Outcome, Parent, RootOf, Subdir, Was};
 use super::pause::{Pause, Snapshot};
 use super::tree::{count_entry, known_entry};
@@ -424,9 +424,9 @@ impl Worker<'_> {
                 let snapshot = || Some(builder.snapshot(node, at));
                 walk.sink.pause.point(snapshot);
                 let spot = Spot { node, fd, at, snapshot: &snapshot };
-                match self.look(&spot, (former, checkpoint.take(name)), &mut subdirs)? {
-                    Now::Same(entry) if page.intact => page.kept.push(entry),
-                    Now::Same(entry) => builder.push(known_entry(entry))?,
+                match self.look(&spot, Earlier { former, saved: checkpoint.take(name) }, &mut subdirs)? {
+                    Now::Same(entry) if page.intact => page.kept.push(*entry),
+                    Now::Same(entry) => builder.push(known_entry(*entry))?,
                     Now::Gone => page.part(&mut builder)?,
                     Now::New(entry) => {
                         page.part(&mut builder)?;
@@ -454,8 +454,8 @@ impl Worker<'_> {
             walk.sink.pause.point(snapshot);
             let saved = checkpoint.take(name_at(&node.names, at));
             let spot = Spot { node, fd, at, snapshot: &snapshot };
-            match self.look(&spot, (None, saved), &mut subdirs)? {
-                Now::Same(entry) => builder.push(known_entry(entry))?,
+            match self.look(&spot, Earlier { former: None, saved }, &mut subdirs)? {
+                Now::Same(entry) => builder.push(known_entry(*entry))?,
                 Now::New(entry) => builder.push(*entry)?,
                 Now::Gone => {}
             }
@@ -529,7 +529,7 @@ impl<'a> Checkpoint<'a> {
         Self(was.and_then(|was| Some((Cursor::new(source, was.page?), was.began))))
     }
 
-    fn take(&mut self, name: &[u8]) -> Option<(Entry, Timestamp)> {
+    fn take(&mut self, name: &[u8]) -> Option<Dated> {
         let (cursor, began) = self.0.as_mut()?;
         Some((cursor.take(name)?, *began))
     }

@@ -36,7 +36,7 @@ impl BagCounter {
     }
 
     /// Adds what another counted.
-    pub fn merge(&mut self, other: Self) {
+    pub fn merge(&mut self, other: &Self) {
         other.0.values().for_each(|uses| self.add_uses(uses));
     }
 

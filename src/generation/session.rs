@@ -70,6 +70,7 @@ impl Session {
     }
 
     /// Creates the lease file of an index segment, ahead of need.
+    #[must_use]
     pub fn segment(&self) -> SegmentLease {
         let id = SegmentId::random();
         let lease = self.store.create(&layout::segment_lease(self.client, self.id, id), Class::Control);

@@ -141,8 +141,8 @@ fn checkpoint(args: &Backup) -> Result<backup::Every, Failure> {
         };
         let is_time = text.ends_with(['s', 'm', 'h']);
         if is_time {
-            let span: jiff::SignedDuration = text.parse().map_err(|_| wrong())?;
-            every.time = Duration::try_from(span).map_err(|_| wrong())?;
+            let span: jiff::SignedDuration = text.parse().ok().ok_or_else(wrong)?;
+            every.time = Duration::try_from(span).ok().ok_or_else(wrong)?;
         } else {
             every.bytes = human::parse_bytes(text).ok_or_else(wrong)?;
         }
