@@ -84,7 +84,9 @@ impl Checkpoints<'_> {
             let is_due = self.clock.monotonic().saturating_sub(time) >= every.time
                 || new.saturating_sub(bytes) >= every.bytes;
             if interrupted || is_due {
-                if new > bytes && !self.run.options.dry_run {
+                // Without an answer from the repository there is nothing to publish with.
+                let has_lease = self.run.lease().session.is_some();
+                if new > bytes && has_lease && !self.run.options.dry_run {
                     self.make_one();
                 }
                 (time, bytes) = (self.clock.monotonic(), self.run.shelf.new_bytes());

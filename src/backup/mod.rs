@@ -166,7 +166,7 @@ pub fn run(
     let begun = Session::begin(repository.cached(), &repository.sealing(), client);
 
     let (placed, hears) = bounded(1);
-    let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), placed));
+    let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), cancel.clone(), placed));
     let stores = [repository.store().clone(), repository.cached().clone()];
     let packing = PackerOptions::new(options.level, options.workers);
     let packer = Arc::new(Packer::new(stores, repository.sealing(), packing, shelf.clone()));

@@ -3,11 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 
 use crate::bag::reader::{BagReader, ReadError};
 use crate::bag::{BagKind, FullBlock, Packer, PackerEvents, Placing, StoredBag};
+use crate::base::cancel::Cancel;
 use crate::base::id::ObjectId;
 use crate::entry::Reference;
 use crate::index::{BagEntry, BagTables, FetchError, Fingerprint, Index, IndexError, SegmentBag, Waiting};
@@ -16,6 +18,9 @@ use crate::store::{ErrorKind, StoreError};
 
 use super::BackupError;
 
+/// How long a wait for the index goes on without looking whether the user wants to stop.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// Bytes of bag tables kept.
 const TABLES: usize = 16 << 20;
 
@@ -23,6 +28,7 @@ const TABLES: usize = 16 << 20;
 pub struct Shelf {
     reader: BagReader,
     monitor: Arc<dyn Monitor>,
+    cancel: Cancel,
     /// Objects of this run whose bags are not acknowledged yet.
     open: Mutex<HashMap<ObjectId, Placing>>,
     known: Mutex<State>,
@@ -64,10 +70,11 @@ pub struct Shelved {
 impl Shelf {
     /// A shelf that tells `placed` when places of blocks were decided. Whoever asks for an object waits until the index
     /// [is there](Self::open).
-    pub fn new(reader: BagReader, monitor: Arc<dyn Monitor>, placed: Sender<()>) -> Self {
+    pub fn new(reader: BagReader, monitor: Arc<dyn Monitor>, cancel: Cancel, placed: Sender<()>) -> Self {
         Self {
             reader,
             monitor,
+            cancel,
             open: Mutex::default(),
             known: Mutex::new(State::Opening),
             stored: Mutex::default(),
@@ -97,7 +104,12 @@ impl Shelf {
                 State::Failed => return Err(BackupError::Stopped),
                 State::Opening => {}
             }
-            state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // The server may be slow to answer, or never do so; the user need not wait for that.
+            if self.cancel.is_cancelled() {
+                return Err(BackupError::Interrupted);
+            }
+            let waited = self.ready.wait_timeout(state, PATIENCE);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
