@@ -21,10 +21,10 @@ use crate::monitor::{Change, Counter};
 use crate::repo::init::{Encryption, InitOptions, init};
 use crate::store::testing::{CallLog, MemoryStore};
 
-struct Bench {
-    repository: Repository,
+pub(super) struct Bench {
+    pub(super) repository: Repository,
     memory: MemoryStore,
-    live: tempfile::TempDir,
+    pub(super) live: tempfile::TempDir,
     cache: tempfile::TempDir,
     log: CallLog,
 }
@@ -45,7 +45,7 @@ impl Bench {
     }
 
     /// With a local cache.
-    fn cached() -> Self {
+    pub(super) fn cached() -> Self {
         let bench = Self::new();
         let cache = Cache::open(bench.cache.path(), 1 << 30).unwrap();
         Self { repository: bench.repository.with_cache(cache), ..bench }
@@ -61,7 +61,7 @@ impl Bench {
         fs::write(path, bytes).unwrap();
     }
 
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         Options {
             roots: vec![self.live.path().as_os_str().as_bytes().to_vec()],
             client: "client".into(),
@@ -158,7 +158,7 @@ fn rename(from: &Path, to: &Path) {
     crate::base::atomic_file::rename_over(from, to).unwrap();
 }
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
@@ -430,7 +430,7 @@ fn a_checkpoint_helps_beside_a_complete_generation() {
 
 impl Bench {
     /// Nothing is amiss in the repository: bag lists name what is referred to, among others.
-    fn check(&self) {
+    pub(super) fn check(&self) {
         let options = crate::fsck::Options { read_data: true, rebuild_index: false, client: "client".into() };
         let collect = Arc::new(Collect::new());
         let monitor: Arc<dyn Monitor> = collect.clone();
