@@ -87,7 +87,7 @@ impl Checkpoints<'_> {
                 // Without an answer from the repository there is nothing to publish with.
                 let has_lease = self.run.lease().session.is_some();
                 if new > bytes && has_lease && !self.run.options.dry_run {
-                    self.make_one();
+                    self.make_one(interrupted);
                 }
                 (time, bytes) = (self.clock.monotonic(), self.run.shelf.new_bytes());
             }
@@ -100,10 +100,14 @@ impl Checkpoints<'_> {
     }
 
     /// A checkpoint that fails is not the end: the backup goes on, or finds the cause itself.
-    fn make_one(&self) {
+    fn make_one(&self, is_last: bool) {
         let pause = &self.walk.sink.pause;
         let snapshots = pause.stop();
         let outcome = self.make(snapshots);
+        if is_last {
+            // Before anybody goes on with what nobody will publish.
+            self.walk.sink.interrupted.cancel();
+        }
         pause.go_on();
         if let Err(error) = outcome
             && !matches!(error, BackupError::Stopped)

@@ -188,8 +188,11 @@ pub fn run(
     let outcome = run.run(client, begun, (started, clock));
     // Whoever else holds the packer is gone, so it can be ended; its own failure is the cause of the others'.
     drop(run);
-    match (outcome, Arc::try_unwrap(packer).map(Packer::finish)) {
-        (Err(BackupError::Stopped), Ok(Err(cause))) => Err(cause.into()),
+    match (outcome, Arc::try_unwrap(packer)) {
+        (Err(BackupError::Stopped), Ok(packer)) => {
+            Err(packer.finish().err().map_or(BackupError::Stopped, BackupError::from))
+        }
+        // What is still under way is given up after an error, and nothing is after a success.
         (outcome, _) => outcome,
     }
 }

@@ -393,8 +393,11 @@ fn an_interrupted_backup_goes_on_where_it_was() {
     assert!(saved.len() > 1000 && saved.len() < live.len(), "{} saved", saved.len());
     assert!(saved.iter().all(|(path, bytes)| live.get(path) == Some(bytes)));
 
+    bench.check();
+
     // Interrupted again: what the first time has saved stays saved.
     bench.interrupted(100);
+    bench.check();
     let partials = bench.generations();
     assert!(partials.iter().all(|one| one.partial));
 
@@ -421,6 +424,7 @@ fn a_checkpoint_helps_beside_a_complete_generation() {
     }
     bench.interrupted(450);
     assert_eq!(bench.generations().iter().filter(|one| one.partial).count(), 1);
+    bench.check();
     let (summary, collect) = bench.backup();
     assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
     let read = collect.get(Counter::FilesRead);
