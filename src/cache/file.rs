@@ -1,6 +1,8 @@
 //! A file of the cache: the bytes, and checks that allow a part to be read and believed.
 //!
-//!     the bytes | 16 bytes of BLAKE3 for each 64 KiB of them | trailer
+//! ```text
+//! the bytes | 16 bytes of BLAKE3 for each 64 KiB of them | trailer
+//! ```
 //!
 //! The trailer is 56 bytes: the eight of `MAGIC`, the number of bytes (u64, little endian) and so of checks, eight zero bytes, and 32 bytes of BLAKE3
 //! over kind, name, the number and the checks. A range is checked by the trailer, the checks and the pieces that hold it.
