@@ -77,7 +77,7 @@ impl Bench {
             workers: 2,
             words: Vec::new(),
             tags: Vec::new(),
-            index_dir: self.repository.cache().directory("index"),
+            index_dir: self.repository.index_dir(),
         }
     }
 

@@ -91,9 +91,13 @@ fn make_room(root: &Path, budget: u64) -> u64 {
 
 /// What is there of one kind.
 pub(super) fn usage(root: &Path, kind: Kind) -> Usage {
-    let none = Usage { kind, files: 0, bytes: 0 };
-    files(&root.join(kind.directory())).fold(none, |sum, file| Usage {
-        kind,
+    sum(&root.join(kind.directory()), Usage { kind: Some(kind), files: 0, bytes: 0 })
+}
+
+/// What is there in a directory, beside what was counted already.
+pub(super) fn sum(dir: &Path, counted: Usage) -> Usage {
+    files(dir).fold(counted, |sum, file| Usage {
+        kind: sum.kind,
         files: sum.files.saturating_add(1),
         bytes: sum.bytes.saturating_add(file.bytes),
     })

@@ -61,7 +61,13 @@ impl CacheHome {
     /// # Errors
     /// As [`Cache::open`].
     pub fn repository(&self, id: RepositoryId, budget: u64) -> Result<Cache, CacheError> {
-        Cache::open(&self.root.join(id.to_string()), budget)
+        Cache::open(&self.directory(id), budget)
+    }
+
+    /// Where the cache of a repository is, or would be.
+    #[must_use]
+    pub fn directory(&self, id: RepositoryId) -> PathBuf {
+        self.root.join(id.to_string())
     }
 
     /// What was opened at this location (its one spelling) the last time; `None` when nothing was, or what is kept is damaged.
@@ -94,6 +100,20 @@ impl CacheHome {
         let _ = fs::remove_file(self.entry(location).1);
     }
 
+    /// Forgets what was opened at any location.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn forget_all(&self) -> io::Result<()> {
+        for entry in fs::read_dir(self.root.join("locations"))? {
+            match fs::remove_file(entry?.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The repositories that have a cache here.
     #[must_use]
     pub fn repositories(&self) -> Vec<RepositoryId> {
@@ -109,7 +129,7 @@ impl CacheHome {
     /// # Errors
     /// What the system says; a cache that is not there is removed already.
     pub fn clear(&self, id: RepositoryId) -> io::Result<()> {
-        match fs::remove_dir_all(self.root.join(id.to_string())) {
+        match fs::remove_dir_all(self.directory(id)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
@@ -146,6 +166,8 @@ mod tests {
         home.forget("sftp://a/x");
         assert_eq!(home.known("sftp://a/x"), None);
         assert!(home.known("sftp://b/x").is_some());
+        home.forget_all().unwrap();
+        assert_eq!(home.known("sftp://b/x"), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! <cache>/bags/<name> index/<name> records/<name> listings/<name>    files of the form in `file`
+//! <cache>/chunks                                                     the local chunk index, which has checks of its own
 //! <cache>/usage                                                      how many bytes they have, roughly
 //! <cache>/lock                                                       held while that is brought up to date
 //! ```
@@ -84,11 +85,14 @@ pub enum CacheError {
     },
 }
 
+/// The name of the directory of the local chunk index ([`Cache::directory`]).
+pub const CHUNK_INDEX: &str = "chunks";
+
 /// What is there of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Which.
-    pub kind: Kind,
+    /// Which; `None` for the local chunk index.
+    pub kind: Option<Kind>,
     /// How many files.
     pub files: u64,
     /// Their bytes, with their checks.
@@ -255,6 +259,13 @@ impl Cache {
         Kind::ALL.iter().map(|kind| evict::usage(&inner.root, *kind)).collect()
     }
 
+    /// What is there of the local chunk index.
+    #[must_use]
+    pub fn chunk_index(&self) -> Usage {
+        let none = Usage { kind: None, files: 0, bytes: 0 };
+        self.0.as_ref().map_or(none, |inner| evict::sum(&inner.root.join(CHUNK_INDEX), none))
+    }
+
     /// Removes all there is, the directories of [`Cache::directory`] included.
     ///
     /// # Errors
@@ -346,6 +357,9 @@ impl CacheFilling {
                 lock(&inner.touched).insert((kind, name.to_owned()));
                 evict::added(&inner.root, inner.budget, &inner.added, bytes);
             }
+            // Another process has made room and took it for what a crash had left.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound && path.parent().is_some_and(Path::is_dir) => {}
             Err(error) => inner.fail(&error),
         }
     }

@@ -225,10 +225,28 @@ fn many_at_once() {
 }
 
 #[test]
+fn what_another_process_drove_out_half_written_is_not_kept_and_not_told() {
+    let (dir, cache) = cache(1 << 30);
+    let mut filling = cache.fill();
+    filling.append(b"x");
+    for entry in fs::read_dir(dir.path().join("cache")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|end| end == "tmp") {
+            fs::remove_file(path).unwrap();
+        }
+    }
+    filling.finish(Kind::Bag, NAME);
+    assert_eq!((cache.get(Kind::Bag, NAME), cache.trouble()), (None, None));
+    cache.put(Kind::Bag, NAME, b"y");
+    assert_eq!(cache.get(Kind::Bag, NAME), Some(b"y".to_vec()));
+}
+
+#[test]
 fn cleared() {
     let (_dir, cache) = cache(1 << 30);
-    let shards = cache.directory("shards").unwrap();
-    fs::write(shards.join("x"), "x").unwrap();
+    let shards = cache.directory(CHUNK_INDEX).unwrap();
+    fs::write(shards.join("x"), "xyz").unwrap();
+    assert_eq!(cache.chunk_index(), Usage { kind: None, files: 1, bytes: 3 });
     cache.put(Kind::Bag, NAME, b"x");
     cache.clear().unwrap();
     assert_eq!(cache.get(Kind::Bag, NAME), None);

@@ -81,12 +81,7 @@ impl Context {
         }
         let stored = Stored::read(&*store)?;
         let repository = asked.unlock(&stored, store)?;
-        let key_slots =
-            stored.slots.into_iter().map(|StoredSlot { id, bytes }| KnownSlot { id, bytes }).collect();
-        home.remember(
-            &at.to_string(),
-            &Known { repository: repository.id(), config: stored.config, key_slots },
-        );
+        self.remember(&repository, stored);
         Ok(self.with_cache(repository))
     }
 
@@ -143,7 +138,8 @@ impl Context {
         }
     }
 
-    fn cache_home(&self) -> Option<CacheHome> {
+    /// The directory of the caches, if there is one.
+    pub(super) fn cache_home(&self) -> Option<CacheHome> {
         let settings = self.settings.cache.as_ref()?;
         CacheHome::open(&settings.dir).map_err(|error| self.say_of_cache(&error)).ok()
     }
@@ -155,17 +151,41 @@ impl Context {
         }
     }
 
-    /// Makes a repository.
+    /// Makes a repository, remembers it, and puts the local cache before it.
+    ///
+    /// # Errors
+    /// As [`Self::init_bare`].
+    pub fn init(&self, store: SharedStore, encrypted: bool) -> Result<Repository, Failure> {
+        let (repository, stored) = self.make(store, encrypted)?;
+        self.remember(&repository, stored);
+        Ok(self.with_cache(repository))
+    }
+
+    /// Makes a repository that nothing is kept of here.
     ///
     /// # Errors
     /// See [`repo::InitError`]; that no passphrase could be had.
-    pub fn init(&self, store: SharedStore, encrypted: bool) -> Result<Repository, Failure> {
+    pub fn init_bare(&self, store: SharedStore, encrypted: bool) -> Result<Repository, Failure> {
+        self.make(store, encrypted).map(|(repository, _)| repository)
+    }
+
+    fn make(&self, store: SharedStore, encrypted: bool) -> Result<(Repository, Stored), Failure> {
         let encryption = match encrypted {
             true => Encryption::Passphrase(self.settings.passphrase.new_one(&self.screen)?, Cost::default()),
             false => Encryption::None,
         };
         let options = InitOptions { encryption, label: String::new(), limits: Limits::default() };
-        Ok(repo::init(store, options, &SystemClock::new())?)
+        Ok(repo::make(store, options, &SystemClock::new())?)
+    }
+
+    /// Keeps what opens the repository, so that the next run need not read it first. Only of one on a server, as [`Self::open_unasked`] has it.
+    fn remember(&self, repository: &Repository, stored: Stored) {
+        if let (Some(home), Ok(Location::Sftp(at))) = (self.cache_home(), self.location()) {
+            let key_slots =
+                stored.slots.into_iter().map(|StoredSlot { id, bytes }| KnownSlot { id, bytes }).collect();
+            let known = Known { repository: repository.id(), config: stored.config, key_slots };
+            home.remember(&at.to_string(), &known);
+        }
     }
 }
 

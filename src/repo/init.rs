@@ -4,8 +4,8 @@
 //! rename them, the configuration last, since it makes the repository exist. Whoever is interrupted can begin again: what an unfinished
 //! attempt has left is recognised and taken over.
 
-use super::Repository;
 use super::config::Config;
+use super::{Repository, Stored, StoredSlot};
 use crate::base::id::{KeySlotId, RepositoryId};
 use crate::base::secret::Passphrase;
 use crate::base::text;
@@ -68,6 +68,18 @@ pub enum InitError {
 /// # Errors
 /// See [`InitError`]. After a failure of the store, trying again is safe.
 pub fn init(store: SharedStore, options: InitOptions, clock: &dyn Clock) -> Result<Repository, InitError> {
+    make(store, options, clock).map(|(repository, _)| repository)
+}
+
+/// As [`init`], with the files that opening it takes, to be kept.
+///
+/// # Errors
+/// As [`init`].
+pub fn make(
+    store: SharedStore,
+    options: InitOptions,
+    clock: &dyn Clock,
+) -> Result<(Repository, Stored), InitError> {
     let InitOptions { encryption, label, limits } = options;
     let limits = limits.checked()?;
     let look = Look::start(&*store);
@@ -88,14 +100,18 @@ pub fn init(store: SharedStore, options: InitOptions, clock: &dyn Clock) -> Resu
     if remains.config {
         store.remove(&layout::config()).wait()?;
     }
-    write(&*store, &slot, config.encode(keys.config()))?;
+    let stored = Stored {
+        config: config.encode(keys.config()),
+        slots: vec![StoredSlot { id: slot.id(), bytes: slot.encode() }],
+    };
+    write(&*store, slot.id(), stored.clone())?;
     let removed: Vec<_> = remains.files.iter().map(|name| store.remove(name)).collect();
     for removed in removed {
         // They may stay.
         let _ = removed.wait();
     }
     let in_the_clear = !slot.needs_passphrase();
-    Ok(Repository::new(store, config, keys, slot.id(), in_the_clear))
+    Ok((Repository::new(store, config, keys, slot.id(), in_the_clear), stored))
 }
 
 /// What is there already.
@@ -167,18 +183,20 @@ struct Remains {
 ///
 /// Their renames are sent one after the other and not waited for in between: the control channel keeps their order, so that the
 /// configuration never appears without a key slot, unless the slot's rename fails. Then the configuration is taken back.
-fn write(store: &dyn Store, slot: &KeySlot, config: Vec<u8>) -> Result<(), InitError> {
+fn write(store: &dyn Store, slot: KeySlotId, stored: Stored) -> Result<(), InitError> {
     let made: Vec<_> =
         layout::DIRECTORIES.iter().map(|dir| store.make_dir(&layout::directory(dir))).collect();
-    let slot_name = layout::key_slot(slot.id());
+    let slot_name = layout::key_slot(slot);
     let mut slot_file = store.create(&slot_name.with_suffix(".part"), Class::Control);
-    let suffix = format!(".{}.part", slot.id());
+    let suffix = format!(".{slot}.part");
     let mut config_file = store.create(&layout::config().with_suffix(&suffix), Class::Control);
     for made in made {
         made.wait()?;
     }
-    slot_file.append(slot.encode())?;
-    config_file.append(config)?;
+    for StoredSlot { bytes, .. } in stored.slots {
+        slot_file.append(bytes)?;
+    }
+    config_file.append(stored.config)?;
     // Both are there: what can fail now is the disk.
     let slot_stored = slot_file.commit(&slot_name);
     let config_stored = config_file.commit(&layout::config());
@@ -246,6 +264,18 @@ mod tests {
             let listed = store.list(&Name::top()).wait().unwrap();
             assert_eq!(listed.len(), 1 + layout::DIRECTORIES.len());
         }
+    }
+
+    #[test]
+    fn what_is_kept_of_the_new_one_is_what_lies_there() {
+        let store = MemoryStore::new();
+        let (made, stored) = super::make(shared(&store), locked("x"), &SystemClock::new()).unwrap();
+        assert_eq!(stored, Stored::read(&store).unwrap());
+        assert_eq!(stored.unlock(shared(&store), &mut |_| None).map(|_| ()).unwrap_err().to_string(), {
+            OpenError::PassphraseNeeded { at: store.describe() }.to_string()
+        });
+        let again = stored.unlock(shared(&store), &mut |_| Some(Passphrase::new("x".into()))).unwrap();
+        assert_eq!(again.id(), made.id());
     }
 
     #[test]

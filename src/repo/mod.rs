@@ -10,10 +10,11 @@ pub mod init;
 pub mod keys;
 pub mod open;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use config::{Config, ConfigError};
-pub use init::{Encryption, InitError, InitOptions, init};
+pub use init::{Encryption, InitError, InitOptions, init, make};
 pub use keys::StoredSlot;
 pub use open::{OpenError, Stored, open};
 
@@ -22,7 +23,7 @@ use guess::Guess;
 use crate::bag::Sealing;
 use crate::bag::reader::BagReader;
 use crate::base::id::{KeySlotId, RepositoryId};
-use crate::cache::Cache;
+use crate::cache::{CHUNK_INDEX, Cache};
 use crate::chunker::Cutter;
 use crate::crypto::{Context, Keys, Kind};
 use crate::generation::Catalog;
@@ -105,6 +106,12 @@ impl Repository {
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.0.cache
+    }
+
+    /// Where the local chunk index is kept: in the cache, if there is one. It has checks of its own and counts against no budget.
+    #[must_use]
+    pub fn index_dir(&self) -> Option<PathBuf> {
+        self.0.cache.directory(CHUNK_INDEX)
     }
 
     /// What sealing and opening bags takes.

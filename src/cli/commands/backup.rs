@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
     let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let mut run = |repository: &Repository| {
-        options.index_dir = repository.cache().directory("index");
+        options.index_dir = repository.index_dir();
         backup::run(repository, &options, &monitor, &clock, &context.cancel)
     };
     let mut outcome = run(&repository);
@@ -80,8 +80,10 @@ fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Reposit
     match opened {
         Err(failure) if args.init && failure.exit == Exit::NoRepository => {
             let encrypted = args.encryption.unwrap_or_default() == Encryption::Passphrase;
-            let made = context.init(store.clone(), encrypted)?;
-            Ok(if args.dry_run { made } else { context.with_cache(made) })
+            match args.dry_run {
+                true => context.init_bare(store.clone(), encrypted),
+                false => context.init(store.clone(), encrypted),
+            }
         }
         opened => opened,
     }
