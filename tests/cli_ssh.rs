@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::net::TcpListener;
 
-use common::{Kitbag, Outcome};
+use common::{Kitbag, Outcome, json_field};
 use obbench::need;
 use obbench::sshd::{Sshd, SshdOptions};
 
@@ -103,4 +103,68 @@ fn a_name_that_nobody_knows() {
             .code(1)
             .says(&["no-such-host.invalid"]);
     }
+}
+
+/// A backup of `tree` over SFTP.
+fn backup(kitbag: &Kitbag, server: &Sshd, more: &[&str]) -> Outcome {
+    let url = server.url(&kitbag.path("repository"));
+    let config = server.ssh_config();
+    let config = config.to_str().expect("UTF-8");
+    let line = ["backup", "-r", &url, "--ssh-config", config, "--json", "tree"];
+    kitbag.run(line.iter().chain(more)).code(0)
+}
+
+const INIT: [&str; 3] = ["--init", "--encryption", "none"];
+
+#[test]
+fn sshd_that_a_repository_was_made_on_is_known_to_the_next_run() {
+    let Some(server) = server() else { return };
+    let kitbag = Kitbag::new();
+    kitbag.write("tree/file", "contents\n");
+    kitbag.settle();
+    backup(&kitbag, &server, &INIT);
+    let unchanged = backup(&kitbag, &server, &[]).stdout;
+    let waits: u64 = json_field(&unchanged, "serial_waits").parse().expect("a number");
+    assert!(waits <= 4, "{unchanged}");
+}
+
+#[test]
+fn sshd_with_another_repository_in_the_place_of_the_one_known() {
+    let Some(server) = server() else { return };
+    let kitbag = Kitbag::new();
+    kitbag.write("tree/file", "contents\n");
+    backup(&kitbag, &server, &INIT);
+    fs::remove_dir_all(kitbag.path("repository")).expect("removed");
+    kitbag.run(["init", "-r", "repository", "--encryption", "none"]).code(0);
+    backup(&kitbag, &server, &[]).says(&["not the one", "opened anew"]);
+    assert_eq!(backup(&kitbag, &server, &[]).stderr, "");
+    kitbag.run(["fsck", "-r", "repository", "--read-data"]).code(0);
+    // And none at all.
+    fs::remove_dir_all(kitbag.path("repository")).expect("removed");
+    let said = backup(&kitbag, &server, &INIT);
+    assert!(said.stderr.contains("no repository"), "{}", said.stderr);
+    kitbag.run(["fsck", "-r", "repository", "--read-data"]).code(0);
+}
+
+#[test]
+fn sshd_with_an_older_copy_of_the_repository() {
+    let Some(server) = server() else { return };
+    let kitbag = Kitbag::new();
+    kitbag.write("tree/file", "contents\n");
+    backup(&kitbag, &server, &INIT);
+    let copy = |from: &str, to: &str| {
+        let _ = fs::remove_dir_all(kitbag.path(to));
+        let mut cp = std::process::Command::new("cp");
+        assert!(cp.arg("-a").args([kitbag.path(from), kitbag.path(to)]).status().expect("cp").success());
+    };
+    copy("repository", "older");
+    kitbag.write("tree/dir/second", "second\n".repeat(10_000));
+    backup(&kitbag, &server, &[]);
+    copy("older", "repository");
+    let outcome = backup(&kitbag, &server, &[]);
+    outcome.says(&["older copy"]);
+    assert_eq!(backup(&kitbag, &server, &[]).stderr, "");
+    kitbag.run(["fsck", "-r", "repository", "--read-data"]).code(0);
+    kitbag.run(["restore", "-r", "repository", "--strip-root", "--to", "out"]).code(0);
+    assert_eq!(common::manifest(&kitbag.path("out")), common::manifest(&kitbag.path("tree")));
 }

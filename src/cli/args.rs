@@ -5,6 +5,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use crate::base::id::RepositoryId;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
@@ -24,7 +25,7 @@ these names; the options win.";
 /// Keeps generations of your files on a server that runs nothing but sshd, or in a local directory.
 #[derive(Debug, Parser)]
 #[command(name = "kitbag", version, styles = STYLES, after_help = AFTER_HELP, max_term_width = 110)]
-#[command(propagate_version = true, disable_help_subcommand = true, subcommand_required = true)]
+#[command(propagate_version = true, subcommand_required = true)]
 pub struct Args {
     /// Options of every command.
     #[command(flatten)]
@@ -105,7 +106,7 @@ pub struct Common {
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "no_cache")]
     pub cache_dir: Option<PathBuf>,
 
-    /// Let the local cache grow to this size, such as 500M or 10G [default: 5G]
+    /// Let the local cache grow to this size, such as 500M or 10G [default: 2G]
     #[arg(long, global = true, value_name = "SIZE", conflicts_with = "no_cache")]
     pub cache_size: Option<String>,
 
@@ -133,6 +134,9 @@ pub enum Command {
     Clients,
     /// Check the repository
     Fsck(Fsck),
+    /// Look at the local caches, or clear them
+    #[command(subcommand)]
+    Cache(Cache),
 }
 
 /// `kitbag init`
@@ -261,6 +265,19 @@ pub struct Fsck {
     /// Also make the index anew, from the bags that are sound
     #[arg(long)]
     pub rebuild_index: bool,
+}
+
+/// `kitbag cache`
+#[derive(Debug, Subcommand)]
+pub enum Cache {
+    /// Say what is kept of each repository, and how much of the disk that takes
+    Info,
+    /// Remove all that is kept; the next run fetches what it needs again
+    Clear {
+        /// Only of the repositories with these ids
+        #[arg(value_name = "ID")]
+        repositories: Vec<RepositoryId>,
+    },
 }
 
 /// `--transport`

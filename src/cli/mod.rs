@@ -24,7 +24,6 @@ pub mod settings;
 pub mod signals;
 pub mod ssh;
 pub mod tracing;
-pub mod tree;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +32,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Parser as _;
 
 use crate::base::cancel::Cancel;
+use crate::live::raise_open_file_limit;
 use args::{Args, Command};
 use environment::Environment;
 use error::{Exit, Failure};
@@ -60,6 +60,7 @@ pub fn run() -> ExitCode {
         settings,
         said_of_cache: AtomicBool::new(false),
     };
+    raise_open_file_limit();
     tracing::start(context.settings.verbosity, &context.screen);
     signals::listen(context.cancel.clone());
     end(context.run(args.command))
@@ -98,6 +99,7 @@ impl Context {
             Command::Cat(args) => commands::cat::run(self, &args),
             Command::Fsck(args) => commands::fsck::run(self, &args),
             Command::Restore(args) => commands::restore::run(self, &args),
+            Command::Cache(what) => commands::cache::run(self, &what),
         }
     }
 }

@@ -114,9 +114,13 @@ fn prompt(screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
     match ask::secret(screen, question) {
         Ok(passphrase) => Ok(passphrase),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::interrupted()),
-        Err(error) => Err(Failure::failed(format!("cannot ask for the passphrase: {error}")).hint(
-            "without a terminal give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
-        )),
+        Err(error) => {
+            let no_terminal = error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error());
+            let why = if no_terminal { "there is no terminal".to_owned() } else { error.to_string() };
+            Err(Failure::failed(format!("cannot ask for the passphrase: {why}")).hint(
+                "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
+            ))
+        }
     }
 }
 

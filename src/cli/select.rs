@@ -1,89 +1,73 @@
 //! Which entries of a generation the paths of a command line mean.
 
-use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::error::Failure;
+use crate::bag::source::Source;
 use crate::base::text::escape;
-use crate::generation::Root;
+use crate::dir::reader::TreeError;
+use crate::entry::Entry;
+use crate::generation::Generation;
+use crate::generation::locate::{locate, names};
 
-/// The paths that were named; none means everything.
-#[derive(Debug)]
-pub struct Selection {
-    wanted: Vec<Wanted>,
+/// Where a walk through what was named begins.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Start<E = Entry> {
+    /// The root's path.
+    pub root: Vec<u8>,
+    /// The whole path.
+    pub path: Vec<u8>,
+    /// What stands there.
+    pub entry: E,
 }
 
-#[derive(Debug)]
-struct Wanted {
-    /// As it was typed, for messages.
-    typed: PathBuf,
-    /// Where it may be.
-    paths: Vec<Vec<u8>>,
-    found: bool,
+/// What the paths of a command line name in a generation, in the order of their names, nothing twice; all roots when there are none. Beside it the failure
+/// to end with if one of them names nothing.
+///
+/// # Errors
+/// When a directory on the way cannot be read.
+pub fn starts(
+    source: &Source,
+    generation: &Generation,
+    paths: &[PathBuf],
+) -> Result<(Vec<Start>, Option<Failure>), TreeError> {
+    let mut starts = Vec::new();
+    let mut missing = None;
+    if paths.is_empty() {
+        let roots = generation.roots.iter();
+        starts.extend(roots.map(|root| Start {
+            root: root.path.clone(),
+            path: root.path.clone(),
+            entry: root.entry.clone(),
+        }));
+    }
+    for typed in paths {
+        let found = locate(source, generation, &named(typed))?;
+        if found.is_empty() {
+            let path = escape(typed.as_os_str().as_bytes());
+            missing.get_or_insert_with(|| {
+                Failure::failed(format!("the generation does not hold {path}"))
+                    .hint("`kitbag ls` lists what it holds")
+            });
+        }
+        for mut located in found {
+            let (root, path) = (located.root.path.clone(), located.path());
+            starts.extend(located.way.pop().map(|entry| Start { root, path, entry }));
+        }
+    }
+    Ok((distinct(starts), missing))
 }
 
-/// How an entry stands to a selection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Relation {
-    /// It was named, or lies below what was.
-    Inside,
-    /// What was named lies below it.
-    Above,
-    /// Neither.
-    Outside,
-}
-
-impl Selection {
-    /// What was named; a relative path means what lies at it below any of the roots.
-    #[must_use]
-    pub fn new(typed: &[PathBuf], roots: &[Root]) -> Self {
-        let wanted = typed.iter().map(|path| Wanted {
-            typed: path.clone(),
-            paths: if path.is_absolute() {
-                vec![absolute(path, Path::new("/"))]
-            } else {
-                let below = |root: &Root| absolute(path, Path::new(OsStr::from_bytes(&root.path)));
-                roots.iter().map(below).collect()
-            },
-            found: false,
-        });
-        Self { wanted: wanted.collect() }
-    }
-
-    /// How the entry at this absolute path stands to it; remembers which of the paths were found.
-    pub fn look(&mut self, path: &[u8]) -> Relation {
-        if self.wanted.is_empty() {
-            return Relation::Inside;
-        }
-        let mut relation = Relation::Outside;
-        for wanted in &mut self.wanted {
-            for top in &wanted.paths {
-                wanted.found |= top == path;
-                if is_at_or_below(path, top) {
-                    relation = Relation::Inside;
-                } else if relation == Relation::Outside && is_at_or_below(top, path) {
-                    relation = Relation::Above;
-                }
-            }
-        }
-        relation
-    }
-
-    /// That a path that was named is nowhere.
-    ///
-    /// # Errors
-    /// The first such path.
-    pub fn all_found(&self) -> Result<(), Failure> {
-        match self.wanted.iter().find(|wanted| !wanted.found) {
-            None => Ok(()),
-            Some(wanted) => {
-                let path = escape(wanted.typed.as_os_str().as_bytes());
-                Err(Failure::failed(format!("the generation does not hold {path}"))
-                    .hint("`kitbag ls` lists what it holds"))
-            }
-        }
-    }
+/// What stands below something else that is there, in the same root, comes with that.
+fn distinct<E>(mut starts: Vec<Start<E>>) -> Vec<Start<E>> {
+    let order = |one: &Start<E>, next: &Start<E>| {
+        let names = |path| names(path).unwrap_or_default();
+        one.root.cmp(&next.root).then_with(|| names(&one.path).cmp(&names(&next.path)))
+    };
+    starts.sort_by(order);
+    starts.dedup_by(|next, one| next.root == one.root && is_at_or_below(&next.path, &one.path));
+    starts
 }
 
 /// The absolute form of a path, without `.`, doubled slashes, and slashes at its end; `..` takes one name back. Nothing on the disk is looked
@@ -112,13 +96,6 @@ pub fn named(path: &Path) -> Vec<u8> {
     if path.is_absolute() { plain } else { plain.get(1..).unwrap_or_default().to_vec() }
 }
 
-/// Joins a directory's path and a name in it.
-#[must_use]
-pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let slash: &[u8] = if directory.ends_with(b"/") { b"" } else { b"/" };
-    [directory, slash, name].concat()
-}
-
 fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => rest.is_empty() || top == b"/" || rest.starts_with(b"/"),
@@ -129,41 +106,6 @@ fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// As if there were one root, `/home/ada`.
-    fn select(typed: &[&str]) -> Selection {
-        let below = |path: &&str| Wanted {
-            typed: PathBuf::from(path),
-            paths: vec![absolute(Path::new(path), Path::new("/home/ada"))],
-            found: false,
-        };
-        Selection { wanted: typed.iter().map(below).collect() }
-    }
-
-    #[test]
-    fn nothing_named_means_everything() {
-        let mut all = select(&[]);
-        assert_eq!(all.look(b"/anything"), Relation::Inside);
-        assert_eq!(all.all_found(), Ok(()));
-    }
-
-    #[test]
-    fn above_inside_outside() {
-        let mut selection = select(&["docs//./letters/", "/etc"]);
-        for (path, relation) in [
-            (&b"/"[..], Relation::Above),
-            (b"/home", Relation::Above),
-            (b"/home/ada/docs", Relation::Above),
-            (b"/home/ada/docs/letters", Relation::Inside),
-            (b"/home/ada/docs/letters/one", Relation::Inside),
-            (b"/home/ada/docs/letters2", Relation::Outside),
-            (b"/etc/passwd", Relation::Inside),
-            (b"/et", Relation::Outside),
-        ] {
-            assert_eq!(selection.look(path), relation, "{}", path.escape_ascii());
-        }
-        assert!(selection.all_found().expect_err("etc").to_string().contains("/etc"));
-    }
 
     #[test]
     fn paths_become_absolute() {
@@ -180,9 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_above_all() {
-        assert_eq!(select(&["/"]).look(b"/x"), Relation::Inside);
-        assert_eq!(join(b"/", b"x"), b"/x");
-        assert_eq!(join(b"/a", b"x"), b"/a/x");
+    fn nothing_is_listed_twice() {
+        let start = |(root, path): (&str, &str)| Start { root: root.into(), path: path.into(), entry: () };
+        let named = [("/a", "/a/b/c"), ("/a", "/a/b"), ("/a", "/a/b-"), ("/a/b", "/a/b"), ("/a", "/a/b/d/e")];
+        let distinct = distinct(named.map(start).into());
+        let paths: Vec<_> = distinct.iter().map(|start| (&start.root[..], &start.path[..])).collect();
+        assert_eq!(paths, [(&b"/a"[..], &b"/a/b"[..]), (b"/a", b"/a/b-"), (b"/a/b", b"/a/b")]);
+        assert_eq!(super::distinct(vec![start(("/", "/x")), start(("/", "/"))]).len(), 1);
+    }
+
+    #[test]
+    fn names_in_a_generation() {
+        assert_eq!(named(Path::new("/home/./ada/")), b"/home/ada");
+        assert_eq!(named(Path::new("docs//letters/")), b"docs/letters");
     }
 }

@@ -13,7 +13,7 @@ use crate::sftp::transport::ssh_config;
 use crate::store::throttle::Rates;
 
 /// The local cache's limit unless said otherwise.
-const CACHE_LIMIT: u64 = 5 << 30;
+const CACHE_LIMIT: u64 = 2 << 30;
 
 /// How long a server may say nothing, unless said otherwise.
 const LINK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -268,6 +268,8 @@ mod tests {
         assert_eq!(dir(Common::default(), environment), Some("/c/kitbag".into()));
         assert_eq!(dir(Common::default(), Environment::default()), None);
         assert_eq!(dir(Common { no_cache: true, ..Common::default() }, with_home()), None);
+        let decided = Settings::decide(Common::default(), with_home()).expect("decided");
+        assert_eq!(decided.cache.map(|cache| cache.limit), Some(2 << 30));
     }
 
     #[test]

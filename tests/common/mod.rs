@@ -60,6 +60,11 @@ impl Kitbag {
         std::fs::write(path, contents).expect("written");
     }
 
+    /// Waits until what was written is believed: what changes in the tick in which a backup begins is read again by the next one.
+    pub fn settle(&self) {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+
     /// The command, to be changed further.
     pub fn command(&self) -> Command {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin!("kitbag"));
@@ -111,4 +116,23 @@ impl Outcome {
 /// The manifest of a tree.
 pub fn manifest(path: &Path) -> String {
     obbench::manifest::of(path).expect("a manifest")
+}
+
+/// The files below a directory, ascending; none when there is no such directory.
+pub fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let (mut open, mut found) = (vec![dir.to_owned()], Vec::new());
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten() {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { open.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The value of a field, a number or a plain text, of a line of JSON; of the first one of that name.
+pub fn json_field<'a>(line: &'a str, name: &str) -> &'a str {
+    let rest = line.split_once(&format!("\"{name}\":")).expect(name).1;
+    rest.split([',', '}']).next().expect("a value").trim_matches('"')
 }

@@ -11,10 +11,12 @@ use crate::cli::human::{local_time, rfc3339};
 use crate::cli::lines::Job;
 use crate::cli::output::Output;
 use crate::cli::progress::Progress;
-use crate::cli::select::Selection;
-use crate::cli::{Context, catalog, connect, tree};
+use crate::cli::select::{self, Start};
+use crate::cli::{Context, catalog, connect};
+use crate::dir::walk::{Visit, WalkError, walk};
 use crate::entry::{Content, Entry, Kind};
 use crate::generation::trees;
+use crate::monitor::{Monitor as _, Problem, Severity};
 
 /// Lists files of a generation.
 ///
@@ -27,21 +29,32 @@ pub fn run(context: &Context, args: &Ls) -> Result<Exit, Failure> {
     if args.paths.is_empty() || trees::are_cheap(&generation) {
         trees::fetch_ahead(&source, &generation)?;
     }
-    let mut selection = Selection::new(&args.paths, &generation.roots);
+    let (starts, missing) = select::starts(&source, &generation, &args.paths)?;
     // Lines would be written through a live display.
     let progress = Progress::begin(Job::Check, &context.screen.without_display(), context.settings.verbosity);
     let mut output = Output::new();
-    let mut visit = |path: &[u8], entry: &Entry| {
-        if context.settings.json {
-            output.json(&Report::new(path, entry))
-        } else {
-            output.line(Line(path, entry))
+    for Start { path, entry, .. } in starts {
+        for visit in walk(&source, path, entry) {
+            if context.cancel.is_cancelled() {
+                return Err(Failure::interrupted());
+            }
+            match visit {
+                Ok(Visit { path, entry, .. }) if context.settings.json => {
+                    output.json(&Report::new(&path, &entry))?;
+                }
+                Ok(Visit { path, entry, .. }) => output.line(Line(&path, &entry))?,
+                Err(WalkError { path, source }) if source.is_damage() => {
+                    progress.problem(Problem::new(Severity::Damage, &path, source));
+                }
+                Err(WalkError { source, .. }) => return Err(source.into()),
+            }
         }
-    };
-    tree::walk(&source, &generation, &mut selection, &progress, &context.cancel, &mut visit)?;
+    }
     output.finish()?;
-    selection.all_found()?;
-    Ok(super::outcome(&progress))
+    match missing {
+        Some(failure) => Err(failure),
+        None => Ok(super::outcome(&progress)),
+    }
 }
 
 #[derive(Serialize)]

@@ -1,6 +1,7 @@
 //! One command a file: settings in, one operation, and words or JSON out.
 
 pub mod backup;
+pub mod cache;
 pub mod cat;
 pub mod clients;
 pub mod fsck;
