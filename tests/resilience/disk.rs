@@ -1,0 +1,60 @@
+//! A disk that is full.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use obbench::relay::Link;
+
+use crate::bench::{Bench, TRANSPORTS, files_below, internal};
+
+/// A file system in memory, unmounted when dropped.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    /// One of this size; none where the user may not mount.
+    fn mount(at: &Path, size: &str) -> Option<Self> {
+        fs::create_dir_all(at).expect("a directory");
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "kitbag"])
+            .arg(at)
+            .output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(at.to_owned()))
+    }
+
+    fn grow(&self, size: &str) {
+        let options = format!("remount,size={size}");
+        let output = Command::new("mount").args(["-o", &options]).arg(&self.0).output().expect("mount");
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn sshd_on_a_full_disk() {
+    for transport in TRANSPORTS {
+        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        fs::remove_dir_all(bench.repository()).expect("removed");
+        let Some(disk) = Tmpfs::mount(&bench.repository(), "24m") else {
+            eprintln!("skipped: no file system can be mounted here");
+            return;
+        };
+        bench.local(&["init", "--encryption", "none"]).code(0);
+        bench.make_tree(64 << 20);
+        let outcome = bench.backup(&[]).end().code(1);
+        outcome.says(&["full"]);
+        assert!(bench.parts().is_empty(), "{:?}", bench.parts());
+        assert!(files_below(&bench.repository().join("generations")).is_empty(), "nothing is published");
+        bench.local(&["fsck"]).code(0);
+
+        disk.grow("128m");
+        bench.backup(&[]).end().code(0);
+        bench.assert_sound();
+        drop(disk);
+    }
+}

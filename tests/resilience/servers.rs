@@ -1,0 +1,135 @@
+//! Servers that are killed, restarted, frozen or odd, and those that no longer let anybody in.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use obbench::relay::Link;
+use obbench::sshd::{Sshd, SshdOptions, Subsystem};
+
+use crate::bench::{Bench, LINK_TIMEOUT, TRANSPORTS, internal};
+
+const BYTES: u64 = 48 << 20;
+
+/// Saves a tree and does something to the server after each third of it.
+fn backup_while(transport: &'static str, mut disturb: impl FnMut(&mut Sshd)) {
+    let Some(mut bench) = Bench::start(internal(), Link::default(), transport) else { return };
+    bench.make_tree(BYTES);
+    let run = bench.backup(&[]);
+    for third in [1, 2] {
+        bench.wait_for_upload(BYTES / 3 * third);
+        disturb(&mut bench.sshd);
+    }
+    run.end().code(0);
+    assert!(bench.parts().is_empty(), "{:?}", bench.parts());
+    bench.assert_sound();
+}
+
+#[test]
+fn sshd_whose_processes_are_killed() {
+    for transport in TRANSPORTS {
+        backup_while(transport, |sshd| sshd.kill_sessions());
+    }
+}
+
+#[test]
+fn sshd_that_is_restarted() {
+    for transport in TRANSPORTS {
+        backup_while(transport, |sshd| {
+            sshd.stop();
+            thread::sleep(Duration::from_millis(1500));
+            sshd.restart().expect("it starts again");
+        });
+    }
+}
+
+#[test]
+fn sshd_that_freezes_and_thaws() {
+    for transport in TRANSPORTS {
+        backup_while(transport, |sshd| {
+            sshd.freeze();
+            thread::sleep(LINK_TIMEOUT + Duration::from_secs(2));
+            sshd.thaw();
+        });
+    }
+}
+
+#[test]
+fn sshd_that_freezes_for_less_than_the_time_out() {
+    backup_while("ssh2", |sshd| {
+        sshd.freeze();
+        thread::sleep(Duration::from_millis(800));
+        sshd.thaw();
+    });
+}
+
+/// Something is changed so that the next connection is refused; then the connection is lost.
+fn refused(change: impl Fn(&Sshd)) {
+    for transport in TRANSPORTS {
+        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        bench.make_tree(BYTES);
+        let run = bench.backup(&[]);
+        bench.wait_for_upload(BYTES / 3);
+        change(&bench.sshd);
+        bench.sshd.kill_sessions();
+        let outcome = run.end().code(1);
+        // Trying again does not help, so nobody waits for the time to give up.
+        assert_eq!(outcome.stderr.lines().count(), 1, "{transport}: {}", outcome.stderr);
+        assert!(fs::read_dir(bench.repository().join("generations")).expect("there").next().is_none());
+        bench.local(&["fsck"]).code(0);
+    }
+}
+
+#[test]
+fn sshd_that_no_longer_lets_the_user_in() {
+    refused(|sshd| fs::write(sshd.authorized_keys(), "").expect("written"));
+}
+
+#[test]
+fn sshd_whose_key_has_changed() {
+    refused(|sshd| {
+        let known = fs::read_to_string(sshd.known_hosts()).expect("known hosts");
+        let other = "AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
+        let (name, _) = known.split_once(' ').expect("a name");
+        fs::write(sshd.known_hosts(), format!("{name} ssh-ed25519 {other}\n")).expect("written");
+    });
+}
+
+/// Saves and restores a tree with an odd server.
+fn there_and_back(options: &SshdOptions) {
+    for transport in TRANSPORTS {
+        let Some(bench) = Bench::start(options.clone(), Link::default(), transport) else { return };
+        bench.make_tree(24 << 20);
+        bench.backup(&[]).end().code(0);
+        bench.restore().end().code(0);
+        bench.assert_restored();
+        bench.assert_sound();
+    }
+}
+
+#[test]
+fn sshd_with_two_sessions() {
+    there_and_back(&SshdOptions { max_sessions: Some(2), ..internal() });
+}
+
+#[test]
+fn sshd_with_one_session() {
+    there_and_back(&SshdOptions { max_sessions: Some(1), ..internal() });
+}
+
+#[test]
+fn sshd_that_wants_new_keys_often() {
+    there_and_back(&SshdOptions { rekey_limit: Some("4M".to_owned()), ..internal() });
+}
+
+/// Without its extensions the server does not tell its limits, so packets are of 32 KiB.
+#[test]
+fn sshd_without_extensions() {
+    let server = obbench::sshd::SFTP_SERVER;
+    if !std::path::Path::new(server).exists() {
+        return;
+    }
+    let denied = "limits,fsync,statvfs,fstatvfs,posix-rename,hardlink,lsetstat,expand-path,copy-data";
+    let command = format!("{server} -P {denied}");
+    there_and_back(&SshdOptions { subsystem: Subsystem::Command(command), ..SshdOptions::default() });
+}
