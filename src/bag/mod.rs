@@ -7,6 +7,7 @@ pub mod format;
 pub mod packer;
 pub mod reader;
 pub mod source;
+mod steady;
 mod stream;
 
 use crate::base::id::{BagId, RepositoryId};

@@ -9,6 +9,7 @@
 //! queue of blocks and by a budget of sealed bytes, which is taken *before* a place is reserved: between reserving and handing over nothing waits, so a block
 //! that others wait behind always arrives.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -26,7 +27,7 @@ use crate::crypto::seal;
 use crate::store::{ErrorKind, SharedStore, StoreError};
 
 /// How a packer works.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PackerOptions {
     /// How hard blocks are compressed.
     pub level: Level,
@@ -38,13 +39,16 @@ pub struct PackerOptions {
     pub bag_bytes: u64,
     /// Most sealed bytes that wait for the store.
     pub queued_bytes: u64,
+    /// A local directory where bags are kept until they are acknowledged, so that one that the store loses can be sent
+    /// once more.
+    pub keep_in: Option<PathBuf>,
 }
 
 impl PackerOptions {
     /// Bags of 32 MiB, four streams, 24 MiB queued.
     #[must_use]
     pub fn new(level: Level, workers: usize) -> Self {
-        Self { level, workers, streams: 4, bag_bytes: 32 << 20, queued_bytes: 24 << 20 }
+        Self { level, workers, streams: 4, bag_bytes: 32 << 20, queued_bytes: 24 << 20, keep_in: None }
     }
 }
 
@@ -125,6 +129,7 @@ impl Packer {
         options: PackerOptions,
         events: Arc<dyn PackerEvents>,
     ) -> Self {
+        let (threads, queued) = (options.workers.max(1), options.queued_bytes);
         let shared = Arc::new(Shared {
             stores,
             sealing,
@@ -132,13 +137,13 @@ impl Packer {
             events,
             grouping: Default::default(),
             lanes: Default::default(),
-            budget: Budget::new(options.queued_bytes),
+            budget: Budget::new(queued),
             stopped: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let (jobs, receiver) = bounded(options.workers.max(1));
-        let workers = (0..options.workers.max(1))
+        let (jobs, receiver) = bounded(threads);
+        let workers = (0..threads)
             .map(|_| {
                 let (shared, receiver): (_, Receiver<FullBlock>) = (Arc::clone(&shared), receiver.clone());
                 thread::spawn(move || receiver.iter().for_each(|job| shared.seal(job)))
@@ -313,8 +318,8 @@ impl Shared {
         lock(&self.state).bags += 1;
         let (shared, seen) = (Arc::clone(self), Arc::clone(&queued));
         thread::spawn(move || {
-            let outcome =
-                stream::run(&**of(&shared.stores, kind), &shared.sealing, (bag, kind), &receiver, &seen);
+            let (store, keep_in) = (of(&shared.stores, kind), shared.options.keep_in.as_deref());
+            let outcome = stream::run(&**store, keep_in, &shared.sealing, (bag, kind), &receiver, &seen);
             // Permits of blocks that were never written are given back here.
             drop(receiver);
             shared.ended(outcome);

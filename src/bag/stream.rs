@@ -3,6 +3,7 @@
 //! Blocks are sealed by several threads and arrive in any order; a bag is written, and hashed, from its beginning to its end.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,11 +11,12 @@ use crossbeam_channel::Receiver;
 
 use super::Sealing;
 use super::format::{self, BagKind, Table, TableBlock};
+use super::steady::Steady;
 use crate::base::budget::Permit;
 use crate::base::id::BagId;
 use crate::compress::Level;
 use crate::crypto::Kind;
-use crate::store::{Class, ErrorKind, Store, StoreError, Upload, layout};
+use crate::store::{ErrorKind, Store, StoreError, layout};
 
 /// A bag that the store has acknowledged.
 #[derive(Debug, Clone)]
@@ -41,16 +43,18 @@ pub(super) enum Message {
     End(u64),
 }
 
-/// Writes a bag until its end is told and reached, and waits until the store has acknowledged it. The receiver's hanging up before means
+/// Writes a bag until its end is told and reached, and waits until the store has acknowledged it; its bytes are kept in
+/// `keep_in` for so long, in case the store loses them. The receiver's hanging up before means
 /// that the bag is given up.
 pub(super) fn run(
     store: &dyn Store,
+    keep_in: Option<&Path>,
     sealing: &Sealing,
     (id, kind): (BagId, BagKind),
     messages: &Receiver<Message>,
     queued: &AtomicU64,
 ) -> Result<StoredBag, StoreError> {
-    let mut bag = Writer::begin(store, id, kind)?;
+    let mut bag = Writer::begin(store, keep_in, (id, kind))?;
     let mut early = BTreeMap::new();
     let mut end = None;
     while end != Some(bag.at) {
@@ -75,18 +79,22 @@ pub(super) fn run(
 }
 
 /// The written part of a bag.
-struct Writer {
+struct Writer<'a> {
     id: BagId,
     kind: BagKind,
-    upload: Box<dyn Upload>,
+    upload: Steady<'a>,
     hash: blake3::Hasher,
     at: u64,
     table: Table,
 }
 
-impl Writer {
-    fn begin(store: &dyn Store, id: BagId, kind: BagKind) -> Result<Self, StoreError> {
-        let upload = store.create(&layout::bag_part(id), Class::Bulk);
+impl<'a> Writer<'a> {
+    fn begin(
+        store: &'a dyn Store,
+        keep_in: Option<&Path>,
+        (id, kind): (BagId, BagKind),
+    ) -> Result<Self, StoreError> {
+        let upload = Steady::create(store, layout::bag_part(id), keep_in);
         let (hash, table) = (blake3::Hasher::new(), Table::default());
         let mut bag = Self { id, kind, upload, hash, at: 0, table };
         bag.write(format::encode_header(id, kind).to_vec())?;
@@ -108,7 +116,7 @@ impl Writer {
         self.write(format::encode_trailer_head(table_offset, table_len).to_vec())?;
         let hash = *self.hash.finalize().as_bytes();
         self.write(hash.to_vec())?;
-        self.upload.commit(&layout::bag(self.id)).wait()?;
+        self.upload.commit(&layout::bag(self.id))?;
         Ok(StoredBag {
             id: self.id,
             kind: self.kind,

@@ -40,19 +40,19 @@ fn sshd_on_a_full_disk() {
     for transport in TRANSPORTS {
         let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
         fs::remove_dir_all(bench.repository()).expect("removed");
-        let Some(disk) = Tmpfs::mount(&bench.repository(), "24m") else {
+        let Some(disk) = Tmpfs::mount(&bench.repository(), "8m") else {
             eprintln!("skipped: no file system can be mounted here");
             return;
         };
         bench.local(&["init", "--encryption", "none"]).code(0);
-        bench.make_tree(64 << 20);
+        bench.make_tree(14 << 20);
         let outcome = bench.backup(&[]).end().code(1);
         outcome.says(&["full"]);
         assert!(bench.parts().is_empty(), "{:?}", bench.parts());
         assert!(files_below(&bench.repository().join("generations")).is_empty(), "nothing is published");
         bench.local(&["fsck"]).code(0);
 
-        disk.grow("128m");
+        disk.grow("64m");
         bench.backup(&[]).end().code(0);
         bench.assert_sound();
         drop(disk);

@@ -13,9 +13,9 @@ use crate::bench::{Bench, internal, is_long};
 fn sshd_a_killed_program_harms_nothing() {
     let Some(bench) = Bench::start(internal(), Link::default(), "ssh2") else { return };
     let mut random = Random::new(7);
-    bench.make_tree(8 << 20);
+    bench.make_tree(4 << 20);
     for round in 0..if is_long() { 100 } else { 5 } {
-        bench.add_noise(&format!("round/{round}"), 3 << 20);
+        bench.add_noise(&format!("round/{round}"), 2 << 20);
         // Somewhere between the start and a little after the usual end.
         let run = bench.backup(&["--limit-upload", "4M", "--checkpoint", "1M"]);
         thread::sleep(Duration::from_millis(random.below(2500)));

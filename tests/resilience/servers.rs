@@ -9,7 +9,7 @@ use obbench::sshd::{Sshd, SshdOptions, Subsystem};
 
 use crate::bench::{Bench, LINK_TIMEOUT, TRANSPORTS, internal};
 
-const BYTES: u64 = 48 << 20;
+const BYTES: u64 = 18 << 20;
 
 /// Saves a tree and does something to the server after each third of it.
 fn backup_while(transport: &'static str, mut disturb: impl FnMut(&mut Sshd)) {
@@ -63,6 +63,26 @@ fn sshd_that_freezes_for_less_than_the_time_out() {
     });
 }
 
+/// Whoever cleans up there meanwhile only costs time: what is lost is sent once more.
+#[test]
+fn sshd_whose_unfinished_files_are_removed() {
+    for transport in TRANSPORTS {
+        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        bench.make_tree(BYTES);
+        let run = bench.backup(&[]);
+        bench.wait_for_upload(BYTES / 3);
+        let parts = bench.parts();
+        assert!(!parts.is_empty(), "nothing is under way");
+        for part in parts {
+            // It may have been finished just now.
+            let _ = fs::remove_file(part);
+        }
+        bench.sshd.kill_sessions();
+        run.end().code(0);
+        bench.assert_sound();
+    }
+}
+
 /// Something is changed so that the next connection is refused; then the connection is lost.
 fn refused(change: impl Fn(&Sshd)) {
     for transport in TRANSPORTS {
@@ -99,7 +119,7 @@ fn sshd_whose_key_has_changed() {
 fn there_and_back(options: &SshdOptions) {
     for transport in TRANSPORTS {
         let Some(bench) = Bench::start(options.clone(), Link::default(), transport) else { return };
-        bench.make_tree(24 << 20);
+        bench.make_tree(9 << 20);
         bench.backup(&[]).end().code(0);
         bench.restore().end().code(0);
         bench.assert_restored();
