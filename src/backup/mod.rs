@@ -33,7 +33,7 @@ mod edit_tests;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -170,8 +170,7 @@ pub fn run(
     let (placed, hears) = bounded(1);
     let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), cancel.clone(), placed));
     let stores = [repository.store().clone(), repository.cached().clone()];
-    // The cache itself: the directory of the index is made when there is one.
-    let keep_in = options.index_dir.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let keep_in = repository.cache().directory("unfinished");
     let packing = PackerOptions { keep_in, ..PackerOptions::new(options.level, options.workers) };
     let packer = Arc::new(Packer::new(stores, repository.sealing(), packing, shelf.clone()));
     let run = Run {

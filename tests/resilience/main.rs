@@ -5,6 +5,7 @@
 //! `KITBAG_TEST_LONG=1` runs the long forms.
 
 #![expect(clippy::expect_used, reason = "a test says so by failing")]
+#![expect(clippy::print_stdout, reason = "what was measured is shown with the test")]
 
 mod bench;
 #[path = "../common/mod.rs"]
