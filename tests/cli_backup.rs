@@ -120,3 +120,26 @@ fn a_root_that_is_missing_does_not_keep_the_others_out() {
     kitbag.run(["backup", "one"]).code(3);
     assert_eq!(kitbag.run(["generations"]).code(0).stdout.lines().count(), 1);
 }
+
+#[test]
+fn what_a_lost_bag_held_is_stored_again_once_the_index_was_made_anew() {
+    let kitbag = with_trees();
+    kitbag.write("one/large", "0123456789abcdef\n".repeat(50_000));
+    kitbag.settle();
+    kitbag.run(["backup", "one"]).code(0);
+    // The index of the chunks is kept from here on.
+    kitbag.write("two/large", "another\n".repeat(100_000));
+    kitbag.run(["backup", "one", "two"]).code(0);
+    let bags = files_below(&kitbag.path("repository/bags"));
+    let largest = bags.iter().max_by_key(|bag| fs::metadata(bag).map_or(0, |it| it.len())).expect("a bag");
+    fs::remove_file(largest).expect("removed");
+    kitbag.run(["fsck"]).code(4);
+    kitbag.run(["fsck", "--rebuild-index"]).code(4);
+    kitbag.run(["backup", "--reread", "one", "two"]).code(0);
+    kitbag.run(["restore", "--to", "out"]).code(0);
+    for tree in ["one", "two"] {
+        let original = kitbag.path(tree);
+        let restored = kitbag.path("out").join(original.strip_prefix("/").expect("absolute"));
+        assert_eq!(common::manifest(&restored), common::manifest(&original), "{tree}");
+    }
+}

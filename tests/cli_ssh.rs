@@ -6,9 +6,11 @@ mod common;
 
 use std::fs;
 use std::net::TcpListener;
+use std::time::Duration;
 
 use common::{Kitbag, Outcome, json_field};
 use obbench::need;
+use obbench::relay::{Link, Relay};
 use obbench::sshd::{Sshd, SshdOptions};
 
 const TRANSPORTS: [&str; 2] = ["ssh2", "openssh"];
@@ -167,4 +169,44 @@ fn sshd_with_an_older_copy_of_the_repository() {
     kitbag.run(["fsck", "-r", "repository", "--read-data"]).code(0);
     kitbag.run(["restore", "-r", "repository", "--strip-root", "--to", "out"]).code(0);
     assert_eq!(common::manifest(&kitbag.path("out")), common::manifest(&kitbag.path("tree")));
+}
+
+/// A server at a distance: near ones may answer before the next request of the same flight is sent, which then looks like a wait.
+fn far_server() -> Option<(Sshd, Relay)> {
+    let mut server = server()?;
+    let relay = Relay::start(server.address(), Link::delayed(Duration::from_millis(50))).expect("a relay");
+    server.set_client_port(relay.port()).expect("configured");
+    Some((server, relay))
+}
+
+fn waits(kitbag: &Kitbag, server: &Sshd, more: &[&str]) -> u64 {
+    json_field(&backup(kitbag, server, more).stdout, "serial_waits").parse().expect("a number")
+}
+
+#[test]
+fn sshd_far_away_is_waited_for_a_few_times_whatever_happened() {
+    let Some((server, _relay)) = far_server() else { return };
+    let kitbag = Kitbag::new();
+    for number in 0..400 {
+        kitbag.write(
+            &format!("tree/a/b/c/d/e/f/g/{}/{number}", number % 20),
+            format!("{number}\n").repeat(number),
+        );
+    }
+    kitbag.settle();
+    let waits = |more: &[&str]| waits(&kitbag, &server, more);
+    waits(&INIT);
+    let unchanged = waits(&[]);
+    kitbag.write("tree/a/b/c/d/e/f/g/7/new", "new\n".repeat(100_000));
+    kitbag.settle();
+    let changed = waits(&[]);
+    kitbag.run(["cache", "clear"]).code(0);
+    let without_cache = waits(&[]);
+    let all = format!("unchanged {unchanged}, changed {changed}, without a cache {without_cache}");
+    assert!(unchanged <= 4, "{all}");
+    // Five, and those of a bag: it is created, written and synced, renamed.
+    assert!(changed <= 5 + 3, "{all}");
+    // Opening files and reading them are two waits: those of the repository's own, of the record, of the bag list and of the
+    // tree come one after another, since each names the next.
+    assert!(without_cache <= 16, "{all}");
 }
