@@ -114,18 +114,20 @@ fn sshd_restore_by_openssh_over_a_line_that_falls_silent() {
     download("openssh", Fault::Swallow, 6);
 }
 
-/// A line of a few Mbit/s that drops regularly is used to 0.8 of its rate at least.
+/// A line of a few Mbit/s that drops regularly is used to 0.8 of its rate at least: little is sent twice, which load on
+/// this machine cannot hide, and little time is lost, which it can, so the short form is content with less.
 #[test]
 fn sshd_a_line_that_drops_regularly_makes_progress() {
-    let (mbit, every, bytes) = match is_long() {
-        true => (5, Duration::from_secs(30), 90 << 20),
-        false => (12, Duration::from_secs(7), 22 << 20),
+    let (mbit, every, bytes, least) = match is_long() {
+        true => (5, Duration::from_secs(30), 90 << 20, 0.8),
+        false => (8, Duration::from_secs(7), 18 << 20, 0.6),
     };
     let link = Link::delayed(Duration::from_millis(20)).with_mbit_per_second(mbit, mbit);
     let Some(bench) = Bench::start(internal(), link, "ssh2") else { return };
     bench.make_tree(bytes);
     let mut run = bench.backup(&[]);
     bench.wait_for_upload(100_000);
+    let began = run.time();
     let mut drops = 0;
     'run: loop {
         let until = clock::now() + every;
@@ -138,11 +140,13 @@ fn sshd_a_line_that_drops_regularly_makes_progress() {
         bench.relay.fault(Fault::Cut);
         drops += 1;
     }
-    let time = run.time();
+    let time = run.time() - began;
     run.end().code(0);
-    let ideal = Duration::from_millis(bench.stored() * 8 / (mbit * 1000));
-    let share = ideal.as_secs_f64() / time.as_secs_f64();
-    println!("{drops} drops, {share:.2} of the rate");
-    assert!(drops >= 2 && share >= 0.8, "{drops} drops, {time:?} instead of {ideal:?}: {share:.2}");
+    #[expect(clippy::cast_precision_loss, reason = "shares need no more")]
+    let ratio = |part: u64, whole: u128| part as f64 / whole as f64;
+    let useful = ratio(bench.stored(), bench.relay.traffic().bytes_up.into());
+    let used = ratio(bench.stored() * 8 / (mbit * 1000), time.as_millis());
+    println!("{drops} drops, {useful:.2} of the bytes were of use, {used:.2} of the rate was used");
+    assert!(drops >= 2 && useful >= 0.85 && used >= least, "{drops} drops: {useful:.2}, {used:.2}");
     bench.assert_sound();
 }
