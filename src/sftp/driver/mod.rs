@@ -78,8 +78,9 @@ impl Default for Settings {
 /// Bytes handed to the link at a time, so that channels share it evenly: one SSH packet.
 const PIECE: usize = 32 * 1024;
 
-/// How long to wait when nothing is to be done; the waker ends it.
-const IDLE: Duration = Duration::from_secs(60);
+/// How long to wait when nothing is to be done; the waker ends it. Short enough that whatever else wants to be seen, a
+/// suspended machine or a wake-up that did not come, is seen soon.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// How often to look after a link with something outstanding.
 const BUSY: Duration = Duration::from_millis(500);
@@ -100,6 +101,18 @@ struct Standing {
     is_asked: bool,
     /// Since when all bulk channels have been full.
     full_since: Option<Duration>,
+}
+
+impl Standing {
+    /// Whether the server owes an answer to a request.
+    fn is_busy(&self) -> bool {
+        self.channels.values().any(|channel| channel.session.outstanding() > 0)
+    }
+
+    /// Whether the server owes a channel.
+    fn is_opening(&self) -> bool {
+        self.channels.values().any(|channel| !channel.open)
+    }
 }
 
 /// The state of the thread.
@@ -221,17 +234,15 @@ impl Driver {
             self.fill(standing, now);
             self.write(standing);
 
-            let busy = standing.channels.values().any(|channel| channel.session.outstanding() > 0);
+            let busy = standing.is_busy();
             if stopping {
                 let at = *stop_at.get_or_insert(now.saturating_add(self.settings.linger));
                 if !busy || now >= at {
                     return End::Stopped;
                 }
             }
-            if busy && let Err(error) = self.check_alive(standing, now) {
-                return End::Lost(error);
-            }
-            let timeout = if busy || stopping { BUSY.min(self.settings.silent_after / 4) } else { IDLE };
+            let owed = busy || standing.is_opening();
+            let timeout = if owed || stopping { BUSY.min(self.settings.silent_after / 4) } else { IDLE };
             let polled = standing.link.poll(self.shared.waker(), timeout, &mut events);
             for event in events.drain(..) {
                 if let Err(error) = self.handle(standing, event) {
@@ -241,15 +252,16 @@ impl Driver {
             if let Err(error) = polled {
                 return End::Lost(error);
             }
+            // As of before the link was looked at: a thread that was stopped for long must not take what it did not read for silence.
+            if owed && let Err(error) = self.check_alive(standing, now) {
+                return End::Lost(error);
+            }
         }
     }
 
     /// Moves requests into the sessions as far as the budgets allow.
     fn fill(&self, standing: &mut Standing, now: Duration) {
-        let outstanding = |channels: &BTreeMap<ChannelId, Channel>| {
-            channels.values().map(|channel| channel.session.outstanding()).sum::<usize>()
-        };
-        let mut idle = outstanding(&standing.channels) == 0;
+        let mut idle = !standing.is_busy();
         let mut used: u64 = standing.channels.values().map(|channel| channel.session.cost()).sum();
         for channel in standing.channels.values_mut() {
             loop {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::channel::Channel;
+use super::pulse::Pulse;
 use super::{Driver, Standing};
 use crate::sftp::error::RequestError;
 use crate::sftp::link::{CONTROL, ChannelId};
@@ -86,7 +87,11 @@ impl Driver {
             standing.full_since = None;
             wanted = wanted.max(count.saturating_add(1)).min(self.settings.most_bulk_channels);
         }
-        for _ in count..wanted.min(standing.cap) {
+        let wanted = wanted.min(standing.cap);
+        if wanted > count && !standing.is_busy() && !standing.is_opening() {
+            standing.pulse = Pulse::new(now);
+        }
+        for _ in count..wanted {
             let id = ChannelId(standing.next_channel);
             standing.next_channel = standing.next_channel.saturating_add(1);
             standing.channels.insert(id, Channel::new(id));

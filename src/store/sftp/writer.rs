@@ -14,8 +14,9 @@ use crate::sftp::reply::Code;
 use crate::sftp::transfer::all_done;
 use crate::sftp::{Answer, Client, Handle, Outcome, RequestError, Target};
 
-/// How often a file that is said to exist is looked for before the reason must be another one.
-const RACES: u32 = 2;
+/// How often a file that is said to exist is looked for in vain before the reason must be another one. Each time it may
+/// have been another client's, created and renamed meanwhile: so many would have to do that at once.
+const RACES: u32 = 8;
 
 /// How often missing directories are made: the connection may be lost in between.
 const MAKINGS: u32 = 3;
