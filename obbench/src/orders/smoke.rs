@@ -20,6 +20,10 @@ pub struct Smoke {
     #[arg(long, value_name = "NAME", default_value = "kitbag")]
     tool: String,
 
+    /// Let kitbag use this transport
+    #[arg(long, value_name = "WHICH")]
+    transport: Option<String>,
+
     /// Measure only this row; may be repeated
     #[arg(long, value_name = "ROW")]
     only: Vec<String>,
@@ -44,13 +48,20 @@ impl Smoke {
     /// When there is nothing to measure, or nowhere to do it.
     pub fn run(self) -> Result<ExitCode, Failure> {
         if self.list {
-            ROWS.iter().for_each(|row| println!("{}: {}", row.name, row.about));
+            ROWS.iter().for_each(|row| {
+                let long = if row.is_long { " (takes minutes: with --full, or named)" } else { "" };
+                println!("{}: {}{long}", row.name, row.about);
+            });
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(unknown) = self.only.iter().find(|name| ROWS.iter().all(|row| row.name != **name)) {
             return Err(format!("there is no row “{unknown}”; see obbench smoke --list").into());
         }
-        let tool = tool::find(&self.tool, self.kitbag.as_deref());
+        let kitbag = self.kitbag.as_deref();
+        let tool = match self.tool.as_str() {
+            "kitbag" => tool::kitbag(kitbag, self.transport.as_deref()),
+            name => tool::find(name, kitbag),
+        };
         let tool = tool.ok_or_else(|| format!("{} is not installed, or not known", self.tool))?;
         obbench::interrupt::install()?;
         let options = if self.full { Options::full() } else { Options::quick() };

@@ -16,7 +16,7 @@ use crate::tool::{Action, Place, Server, Tool};
 use crate::workload::Workload;
 
 /// No command here may take longer.
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(1200);
 /// What the largest run may keep in memory.
 const MOST_MEMORY: f64 = 200.0;
 const SEED: u64 = 1;
@@ -28,21 +28,25 @@ pub struct Options {
     pub small_files: u64,
     /// Bytes of the big file.
     pub big_bytes: u64,
-    /// How often what is compared is run.
+    /// How often what is compared is run, in turn with what it is compared with.
     pub repeats: u32,
+    /// Files of the tree that is restored without a cache.
+    pub laptop_files: u64,
+    /// Whether rows that take minutes are measured too.
+    pub is_full: bool,
 }
 
 impl Options {
     /// What fits into three minutes.
     #[must_use]
     pub fn quick() -> Self {
-        Self { small_files: 100_000, big_bytes: 512 << 20, repeats: 2 }
+        Self { small_files: 100_000, big_bytes: 512 << 20, repeats: 2, laptop_files: 3000, is_full: false }
     }
 
     /// The sizes that the promises were made for.
     #[must_use]
     pub fn full() -> Self {
-        Self { small_files: 100_000, big_bytes: 2 << 30, repeats: 3 }
+        Self { small_files: 100_000, big_bytes: 2 << 30, repeats: 3, laptop_files: 55_000, is_full: true }
     }
 }
 
@@ -53,6 +57,7 @@ pub struct Bench {
     tool: Box<dyn Tool>,
     scratch: TempDir,
     places: u32,
+    edits: u64,
     most_memory: u64,
 }
 
@@ -74,7 +79,7 @@ impl Bench {
             .prefix("obbench-smoke-")
             .tempdir_in(scratch)
             .map_err(SmokeError::io(format!("make a directory in {}", scratch.display())))?;
-        Ok(Self { options, tool, scratch, places: 0, most_memory: 0 })
+        Ok(Self { options, tool, scratch, places: 0, edits: 0, most_memory: 0 })
     }
 
     /// The most memory that any run of the measured program took so far.
@@ -87,7 +92,24 @@ impl Bench {
 
     /// The tree of small files.
     pub(super) fn small_tree(&self) -> Result<PathBuf, SmokeError> {
-        self.tree(&Workload::ManyFiles { files: self.options.small_files, bytes: 10 })
+        self.tree(&self.small_files())
+    }
+
+    fn small_files(&self) -> Workload {
+        Workload::ManyFiles { files: self.options.small_files, bytes: 10 }
+    }
+
+    /// Changes one file of the tree of small files.
+    pub(super) fn edit_small_tree(&mut self) -> Result<(), SmokeError> {
+        self.edit(&self.small_files())
+    }
+
+    /// Does a round of edits to a tree.
+    pub(super) fn edit(&mut self, workload: &Workload) -> Result<(), SmokeError> {
+        self.edits += 1;
+        let root = self.tree(workload)?;
+        let failed = SmokeError::io(format!("edit {}", root.display()));
+        workload.edit(&root, SEED, self.edits).map(drop).map_err(failed)
     }
 
     /// A directory with one big file of random bytes, and the file.
@@ -97,7 +119,8 @@ impl Bench {
         Ok((root, file))
     }
 
-    fn tree(&self, workload: &Workload) -> Result<PathBuf, SmokeError> {
+    /// The tree, made where it is not there yet.
+    pub(super) fn tree(&self, workload: &Workload) -> Result<PathBuf, SmokeError> {
         let root = self.path(&workload.name());
         if !root.exists() {
             workload.create(&root, SEED).map_err(SmokeError::io(format!("make {}", root.display())))?;
@@ -145,40 +168,66 @@ impl Bench {
 
     /// Lets the measured program do something, which is to succeed.
     pub(super) fn act(&mut self, action: Action<'_>, place: &Place) -> Result<Measured, SmokeError> {
-        if let Some(directory) = place.repository.parent() {
-            fs::create_dir_all(directory).map_err(SmokeError::io("make a place for a repository"))?;
-        }
-        let command = self.tool.command(action, place).ok_or(SmokeError::Unable(self.tool.name()))?;
-        let measured = run(command)?;
+        let measured = self.act_of(&*self.tool, action, place)?;
         self.most_memory = self.most_memory.max(measured.peak_rss_bytes);
         Ok(measured)
     }
 
-    /// The first backup of a tree into a new repository, made beforehand; the best of several, each into its own.
-    pub(super) fn best_first_backup(
+    /// Lets a program do something, which is to succeed.
+    pub(super) fn act_of(
+        &self,
+        tool: &dyn Tool,
+        action: Action<'_>,
+        place: &Place,
+    ) -> Result<Measured, SmokeError> {
+        if let Some(directory) = place.repository.parent() {
+            fs::create_dir_all(directory).map_err(SmokeError::io("make a place for a repository"))?;
+        }
+        run(tool.command(action, place).ok_or(SmokeError::Unable(tool.name()))?)
+    }
+
+    /// The first backup of a tree into a new repository, made beforehand.
+    pub(super) fn first_backup(
+        &mut self,
+        root: &Path,
+        remote: Option<&Remote>,
+    ) -> Result<(Measured, Place), SmokeError> {
+        let place = self.place(remote);
+        self.act(Action::Init, &place)?;
+        Ok((self.act(Action::Backup(root), &place)?, place))
+    }
+
+    /// The same, and nothing is left of it.
+    pub(super) fn passing_backup(
         &mut self,
         root: &Path,
         remote: Option<&Remote>,
     ) -> Result<Measured, SmokeError> {
-        let mut runs = Vec::new();
-        for _ in 0..self.options.repeats {
-            let place = self.place(remote);
-            self.act(Action::Init, &place)?;
-            runs.push(self.act(Action::Backup(root), &place)?);
-            self.clear(&place);
-        }
-        Ok(fastest(runs))
+        let (measured, place) = self.first_backup(root, remote)?;
+        self.clear(&place);
+        Ok(measured)
     }
 
-    /// The best of several runs of a shell's script, in which `$1` and so on are the paths.
-    pub(super) fn best_of_script(&self, script: &str, paths: &[&Path]) -> Result<Measured, SmokeError> {
-        let runs = (0..self.options.repeats).map(|_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", script, "sh"]).args(paths);
-            run(command)
-        });
-        runs.collect::<Result<Vec<_>, _>>().map(fastest)
+    /// Measures two things in turn, each several times, so that what else the machine does meets both; the best of each.
+    pub(super) fn in_turn(
+        &mut self,
+        mut one: impl FnMut(&mut Self) -> Result<Measured, SmokeError>,
+        mut other: impl FnMut(&mut Self) -> Result<Measured, SmokeError>,
+    ) -> Result<(Measured, Measured), SmokeError> {
+        let (mut ones, mut others) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.repeats {
+            ones.push(one(self)?);
+            others.push(other(self)?);
+        }
+        Ok((fastest(ones), fastest(others)))
     }
+}
+
+/// Runs a shell's script, in which `$1` and so on are the paths.
+pub(super) fn script(script: &str, paths: &[&Path]) -> Result<Measured, SmokeError> {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args(paths);
+    run(command)
 }
 
 impl Remote {
@@ -193,7 +242,8 @@ impl Remote {
     }
 }
 
-fn fastest(runs: Vec<Measured>) -> Measured {
+/// The one that took the least time.
+pub(super) fn fastest(runs: Vec<Measured>) -> Measured {
     runs.into_iter().min_by(|a, b| a.wall_s.total_cmp(&b.wall_s)).unwrap_or_default()
 }
 

@@ -18,6 +18,8 @@ pub struct Row {
     pub name: &'static str,
     /// What it is about, in a line.
     pub about: &'static str,
+    /// Takes minutes: measured only where all is measured at full size, or where it is named.
+    pub is_long: bool,
     /// Measures.
     pub run: fn(&mut Bench) -> Result<Vec<Figure>, SmokeError>,
 }
@@ -35,6 +37,8 @@ pub struct Figure {
     pub good: Good,
     /// Behind the numbers.
     pub unit: &'static str,
+    /// What a ratio was made of; empty where there is nothing to add.
+    pub of: String,
 }
 
 /// Which side of a limit is good.
@@ -50,13 +54,19 @@ impl Figure {
     /// A figure that is to be at most the limit.
     #[must_use]
     pub fn at_most(name: impl Into<String>, measured: f64, limit: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), measured, limit, good: Good::Low, unit }
+        Self { name: name.into(), measured, limit, good: Good::Low, unit, of: String::new() }
     }
 
     /// A figure that is to be at least the limit.
     #[must_use]
     pub fn at_least(name: impl Into<String>, measured: f64, limit: f64, unit: &'static str) -> Self {
-        Self { name: name.into(), measured, limit, good: Good::High, unit }
+        Self { name: name.into(), measured, limit, good: Good::High, unit, of: String::new() }
+    }
+
+    /// The same figure, with what it was made of.
+    #[must_use]
+    pub fn of(self, of: impl Into<String>) -> Self {
+        Self { of: of.into(), ..self }
     }
 
     /// Whether it keeps to its limit. What is no number does not.
@@ -74,7 +84,8 @@ impl fmt::Display for Figure {
         let sign = if self.good == Good::Low { "≤" } else { "≥" };
         let verdict = if self.holds() { "ok" } else { "FAIL" };
         let (measured, limit) = (number(self.measured), number(self.limit));
-        write!(out, "{}: {measured} / {sign} {limit}{} {verdict}", self.name, self.unit)
+        write!(out, "{}: {measured} / {sign} {limit}{} {verdict}", self.name, self.unit)?;
+        if self.of.is_empty() { Ok(()) } else { write!(out, " ({})", self.of) }
     }
 }
 
@@ -125,11 +136,16 @@ impl SmokeError {
     }
 }
 
-/// Measures the rows whose names `only` holds, all where it is empty, and says each figure as soon as it is known.
-/// Whether all of them hold.
+/// Measures the rows whose names `only` holds, all (long ones at full size only) where it is empty, and says each figure as
+/// soon as it is known. Whether all of them hold.
 pub fn run(bench: &mut Bench, only: &[String], mut say: impl FnMut(&str)) -> bool {
     let mut good = true;
-    for row in ROWS.iter().filter(|row| only.is_empty() || only.iter().any(|name| name == row.name)) {
+    let is_full = bench.options.is_full;
+    let wanted = |row: &&Row| match only {
+        [] => is_full || !row.is_long,
+        names => names.iter().any(|name| name == row.name),
+    };
+    for row in ROWS.iter().filter(wanted) {
         match (row.run)(bench) {
             Ok(figures) => {
                 for figure in figures {
@@ -161,6 +177,7 @@ mod tests {
         assert_eq!(waits.to_string(), "waits: 4 / ≤ 5 ok");
         let speed = Figure::at_least("speed of put", 0.513, 0.7, " ×");
         assert_eq!(speed.to_string(), "speed of put: 0.51 / ≥ 0.70 × FAIL");
+        assert_eq!(speed.of("2 s, 4 s").to_string(), "speed of put: 0.51 / ≥ 0.70 × FAIL (2 s, 4 s)");
         assert!(!Figure::at_most("nothing", f64::NAN, 1.0, "").holds());
     }
 

@@ -8,11 +8,13 @@ use super::{Action, Place, Tool};
 /// The `kitbag` program.
 pub(super) struct Kitbag {
     program: PathBuf,
+    transport: Option<String>,
 }
 
 impl Kitbag {
-    pub(super) fn new(program: PathBuf) -> Self {
-        Self { program }
+    /// `transport` is what `--transport` takes; the program decides where it is `None`.
+    pub(super) fn new(program: PathBuf, transport: Option<String>) -> Self {
+        Self { program, transport }
     }
 }
 
@@ -33,6 +35,9 @@ impl Tool for Kitbag {
             .env_remove("KITBAG_PASSPHRASE")
             .env_remove("KITBAG_REPOSITORY");
         command.args(["--client-name", "bench", "--cache-dir"]).arg(&place.cache);
+        if let Some(transport) = &self.transport {
+            command.arg("--transport").arg(transport);
+        }
         match &place.server {
             None => command.arg("--repository").arg(&place.repository),
             Some(server) => command

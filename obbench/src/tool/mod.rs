@@ -89,16 +89,20 @@ pub const NAMES: [&str; 5] = ["kitbag", "restic", "borg", "rsync", "tar"];
 #[must_use]
 pub fn find(name: &str, kitbag: Option<&Path>) -> Option<Box<dyn Tool>> {
     match name {
-        "kitbag" => {
-            let program = kitbag.map(Path::to_path_buf).or_else(beside).or_else(|| need::find("kitbag"))?;
-            Some(Box::new(kitbag::Kitbag::new(program)))
-        }
+        "kitbag" => self::kitbag(kitbag, None),
         "restic" => Some(Box::new(restic::Restic::new(need::find(name)?))),
         "borg" => Some(Box::new(borg::Borg::new(need::find(name)?))),
         "rsync" => Some(Box::new(copy::Rsync::new(need::find(name)?))),
         "tar" => Some(Box::new(copy::Tar::new(need::find(name)?))),
         _ => None,
     }
+}
+
+/// The adapter of `kitbag`, as [`find`] finds it, that uses this transport.
+#[must_use]
+pub fn kitbag(program: Option<&Path>, transport: Option<&str>) -> Option<Box<dyn Tool>> {
+    let program = program.map(Path::to_path_buf).or_else(beside).or_else(|| need::find("kitbag"))?;
+    Some(Box::new(kitbag::Kitbag::new(program, transport.map(str::to_owned))))
 }
 
 /// The `kitbag` that was built together with this program.
