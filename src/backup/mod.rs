@@ -222,13 +222,19 @@ impl Run<'_> {
     ) -> Result<Summary, BackupError> {
         let guess = remote::guess(self.repository, client);
         let compared = Roots::choose(&self.options.roots, &guess).compared();
+        // Stops the walk that begins with a guess.
+        let wrong = Cancel::new();
         thread::scope(|scope| {
             let remote = scope.spawn(|| {
                 let read = remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
                 match read {
                     Ok(remote) => {
                         self.shelf.open(Some(remote.index));
-                        let is_right = remote::are_there(&compared, &remote.former);
+                        let is_right = remote::are_there(&compared, &remote.former)
+                            && (!guess.is_empty() || remote.former.is_empty());
+                        if !is_right {
+                            wrong.cancel();
+                        }
                         // A walk that compares with something lost must not become a checkpoint.
                         let kept = if is_right { &mut self.lease().session } else { &mut None };
                         let withheld = match is_right {
@@ -239,20 +245,23 @@ impl Run<'_> {
                     }
                     Err(error) => {
                         self.stop.cancel();
+                        wrong.cancel();
                         self.shelf.open(None);
                         Err(error)
                     }
                 }
             });
-            let guessed = (!guess.is_empty()).then(|| self.walk(&guess, times));
+            // Where nothing is known of a client though its repository is, this is most likely its first generation.
+            let may_guess = !guess.is_empty() || self.repository.is_known_here();
+            let guessed = may_guess.then(|| self.walk(&guess, times, &wrong));
             let (withheld, former) = remote.join().unwrap_or(Err(BackupError::Stopped))?;
             let walked = match (guessed, withheld) {
                 (Some(Err(BackupError::Interrupted)), _) => Err(BackupError::Interrupted),
                 (Some(walked), None) => walked,
-                (None, None) => self.walk(&former, times),
+                (None, None) => self.walk(&former, times, &self.stop),
                 (_, Some(session)) => {
                     self.lease().session = Some(session);
-                    self.walk(&former, times)
+                    self.walk(&former, times, &self.stop)
                 }
             };
             let mut lease = self.lease();
@@ -293,6 +302,7 @@ impl Run<'_> {
         &self,
         former: &[Generation],
         (started, clock): (Timestamp, &dyn Clock),
+        stop: &Cancel,
     ) -> Result<(Walked, Tree), BackupError> {
         self.monitor.phase("backing up");
         let options = self.options;
@@ -309,7 +319,7 @@ impl Run<'_> {
             tree,
             monitor: Arc::clone(self.monitor),
             interrupted: Cancel::new(),
-            stop: self.stop.clone(),
+            stop: stop.clone(),
             pause: Pause::default(),
         };
         let judge = Judge { ignore_inode: options.ignore_inode, reread: options.reread };

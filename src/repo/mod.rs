@@ -76,6 +76,12 @@ impl Repository {
         }
     }
 
+    /// Whether it was opened with what was kept of it: this machine has opened or made it before.
+    #[must_use]
+    pub fn is_known_here(&self) -> bool {
+        self.0.guess.is_some()
+    }
+
     /// Where its files are.
     #[must_use]
     pub fn store(&self) -> &SharedStore {
