@@ -280,6 +280,34 @@ fn a_nasty_tree_comes_back_exactly_and_again() {
     assert_eq!(fs::metadata(bench.there("zeros")).unwrap().ino(), inode);
 }
 
+/// A tool that sets times, or a disk that rots, leaves size and time as they were.
+#[test]
+fn contents_that_differ_are_replaced_whatever_their_time() {
+    let bench = Bench::new();
+    bench.write("small", b"small");
+    bench.write("large", &noise(5, 700_000));
+    fs::File::create(bench.live("hole")).unwrap().set_len(1 << 20).unwrap();
+    bench.write("zeros", &vec![0; 1 << 20]);
+    let generation = bench.backup();
+    bench.restore(&generation);
+    for (name, at) in [("small", 2), ("large", 600_000), ("hole", 70_000)] {
+        let path = bench.there(name);
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_at(&file, b"!", at).unwrap();
+        file.set_modified(time).unwrap();
+    }
+    let zeros = fs::metadata(bench.there("zeros")).unwrap().modified().unwrap();
+    fs::write(bench.there("zeros"), b"").unwrap();
+    let file = fs::File::options().write(true).open(bench.there("zeros")).unwrap();
+    file.set_len(1 << 20).unwrap();
+    file.set_modified(zeros).unwrap();
+
+    assert_eq!(bench.restore(&generation).summary.kept, 0);
+    bench.assert_same();
+    assert_eq!(bench.restore(&generation).summary.kept, 4);
+}
+
 #[test]
 fn each_kind_takes_the_place_of_each_other() {
     type Make = fn(&Path);

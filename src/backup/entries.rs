@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::bag::Placing;
 use crate::base::time::Timestamp;
 use crate::entry::{Content, Entry, Kind, Metadata, Xattr, XattrValue};
-use crate::live::stat::stat_child;
+use crate::live::stat::{born_child, stat_child};
 use crate::live::xattrs::xattrs_of_child;
 use crate::live::{Alteration, DirFd, LiveDir, LiveError, Stat, flags::flags_of_child, read_link};
 use crate::monitor::{Change, Problem, Severity};
@@ -15,7 +15,7 @@ use super::content::{Contents, Failure};
 use super::node::{Done, Node, Outcome};
 use super::pause::Snapshot;
 use super::tree::known_entry;
-use super::unchanged::Verdict;
+use super::unchanged::{Judge, Verdict};
 use super::walk::{Tally, Walk, count, name_at, tell};
 
 /// One worker.
@@ -181,13 +181,19 @@ impl Worker<'_> {
             let change = if former.is_some() { Change::Changed } else { Change::New };
             return Ok((Now::New(Box::new(known_entry(saved))), change));
         }
-        let (Some((former, _)), Some(verdict)) = (former, verdict) else {
+        let (Some((former, former_began)), Some(mut verdict)) = (former, verdict) else {
             if let Some(entry) = self.moved(here, began, &stat)? {
                 return Ok((Now::New(Box::new(entry)), Change::Moved));
             }
             let entry = self.read(here, &stat)?;
             return Ok((Now::New(Box::new(entry)), Change::New));
         };
+        if stat.kind == Kind::File
+            && matches!(verdict, Verdict::Metadata | Verdict::Unexplained)
+            && !judge.is_still_there(born_child(here.fd, here.name)?, former_began)
+        {
+            verdict = Verdict::Contents;
+        }
         match verdict {
             Verdict::Unchanged => Ok((Now::Same(Box::new(former)), Change::Unchanged)),
             Verdict::Contents => {
@@ -236,6 +242,9 @@ impl Worker<'_> {
             return Ok(None);
         }
         let Some(former) = self.walk.moves.find(stat) else { return Ok(None) };
+        if !Judge::is_moved(born_child(here.fd, here.name)?, self.walk.moves.began()) {
+            return Ok(None);
+        }
         self.entry(here, stat, known_entry(former).content, None).map(Some)
     }
 

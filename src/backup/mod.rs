@@ -333,7 +333,7 @@ impl Run<'_> {
             keys: self.repository.keys().clone(),
             counted: Mutex::default(),
             queue: Queue::default(),
-            moves: Moves::new(Arc::clone(&self.source), roots.former_entries()),
+            moves: Moves::new(Arc::clone(&self.source), roots.former_entries(), roots.began()),
             links: Links::new(),
         };
         let walked = roots.walk(&walk, options.walkers, |files, done| {

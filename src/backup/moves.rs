@@ -16,6 +16,7 @@ use crate::live::Stat;
 pub struct Moves {
     source: Arc<Source>,
     roots: Vec<Entry>,
+    began: Timestamp,
     list: OnceLock<Option<List>>,
 }
 
@@ -27,9 +28,14 @@ struct List {
 }
 
 impl Moves {
-    /// Moves away from what stood below these roots.
-    pub fn new(source: Arc<Source>, roots: Vec<Entry>) -> Self {
-        Self { source, roots, list: OnceLock::new() }
+    /// Moves away from what stood below these roots, in generations of which the first `began` then.
+    pub fn new(source: Arc<Source>, roots: Vec<Entry>, began: Timestamp) -> Self {
+        Self { source, roots, began, list: OnceLock::new() }
+    }
+
+    /// When the first of the generations began in which is looked.
+    pub fn began(&self) -> Timestamp {
+        self.began
     }
 
     /// The entry that this file or directory was, if it can be found.

@@ -102,6 +102,11 @@ impl Roots {
         self.before().map(|before| before.entry.clone()).collect()
     }
 
+    /// When the first of the generations began that they are compared with.
+    pub fn began(&self) -> Timestamp {
+        self.before().map(|before| before.began).min().unwrap_or_default()
+    }
+
     fn before(&self) -> impl Iterator<Item = &Before> {
         self.0.iter().flat_map(|root| root.former.iter().chain(&root.checkpoint))
     }

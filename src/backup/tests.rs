@@ -307,6 +307,36 @@ fn changes_that_hide_are_found() {
     assert_eq!(collect.get(Counter::FilesRead), 1);
 }
 
+/// Another file than the one that was saved, although inode number, size and time of modification are equal.
+#[test]
+fn an_inode_number_that_is_used_again_deceives_nobody() {
+    use std::os::unix::fs::MetadataExt as _;
+    let bench = Bench::new();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+    let write = |name: &str, bytes: &[u8]| {
+        bench.write(name, bytes);
+        let file = fs::File::options().write(true).open(bench.path(name)).unwrap();
+        file.set_modified(time).unwrap();
+        fs::metadata(bench.path(name)).unwrap().ino()
+    };
+    let old = [write("elsewhere", b"before"), write("here", b"before")];
+    bench.backup();
+    for name in ["elsewhere", "here"] {
+        fs::remove_file(bench.path(name)).unwrap();
+    }
+    // Some file systems give out numbers again at once, others seldom: then this shows nothing.
+    let new: Vec<_> = (0..200).map(|number| write(&format!("new/{number}"), b"after!")).collect();
+    for (number, inode) in new.iter().enumerate() {
+        if *inode == old[1] {
+            let path = bench.path("here");
+            rename(&bench.path(&format!("new/{number}")), &path);
+            fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        }
+    }
+    let (summary, _) = bench.backup();
+    assert_eq!(bench.read(&summary.generation), live_files(bench.live.path()));
+}
+
 /// Copies in the local cache that pass its own check and yet are not what they should be.
 #[test]
 fn a_wrong_copy_in_the_cache_is_fetched_again() {

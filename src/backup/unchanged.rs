@@ -68,6 +68,20 @@ impl Judge {
     pub fn may_be_moved(&self, began: Timestamp, stat: &Stat) -> bool {
         !self.ignore_inode && !self.reread && !is_racy_time(stat.mtime, began)
     }
+
+    /// Whether the inode that stands under a new name can be one that a generation saw which `began` then. Inode numbers are used again, and
+    /// tools give new files times and sizes of old ones (archives in which all times are equal): only when it was `born` tells.
+    #[must_use]
+    pub fn is_moved(born: Option<Timestamp>, began: Timestamp) -> bool {
+        born.is_some_and(|born| !is_racy_time(born, began))
+    }
+
+    /// The same of an inode that stands where it stood, so that it is believed where the file system does not tell when it was `born`, unless inode
+    /// numbers mean nothing.
+    #[must_use]
+    pub fn is_still_there(&self, born: Option<Timestamp>, began: Timestamp) -> bool {
+        born.map_or(!self.ignore_inode, |_| Self::is_moved(born, began))
+    }
 }
 
 /// Whether the file may have changed after it was looked at, in the same tick, so that its times do not show it.

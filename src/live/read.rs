@@ -213,6 +213,21 @@ impl LiveFile {
         Ok(done)
     }
 
+    /// Whether all of this range is a hole. No, if nobody can tell.
+    #[must_use]
+    pub fn has_hole(&self, offset: u64, len: u64) -> bool {
+        match seek(&self.fd, SeekFrom::Data(offset)) {
+            Ok(start) => start >= offset.saturating_add(len),
+            Err(errno) => errno == Errno::NXIO,
+        }
+    }
+
+    /// Whether no part of this range is a hole. Yes, if nobody can tell.
+    #[must_use]
+    pub fn has_data(&self, offset: u64, len: u64) -> bool {
+        seek(&self.fd, SeekFrom::Hole(offset)).map_or(true, |start| start >= offset.saturating_add(len))
+    }
+
     /// Whether the page cache holds the byte at `offset`; yes, if nobody can tell.
     fn is_cached(&self, offset: u64) -> bool {
         let mut byte = [0];

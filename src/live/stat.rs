@@ -109,6 +109,19 @@ pub fn stat_child(dir: impl AsFd, name: &[u8]) -> Result<Stat> {
     Stat::from_statx(&statx).ok_or(LiveError::Replaced)
 }
 
+/// When the inode `name` came to be, where the file system tells. Unlike the other times, nobody can set it.
+///
+/// # Errors
+/// As [`stat_child`].
+pub fn born_child(dir: impl AsFd, name: &[u8]) -> Result<Option<Timestamp>> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let statx = statx(dir, name, flags, StatxFlags::BTIME)
+        .map_err(|errno| LiveError::opening("look at it", errno))?;
+    let is_told = StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::BTIME);
+    let born = Timestamp { secs: statx.stx_btime.tv_sec, nanos: statx.stx_btime.tv_nsec };
+    Ok((is_told && born != Timestamp::default()).then_some(born))
+}
+
 /// Looks at an open file.
 ///
 /// # Errors

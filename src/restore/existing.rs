@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::item::Item;
 use super::site::Site;
-use crate::entry::{Content, Kind, Reference};
+use crate::dir::reader;
+use crate::entry::{Content, Kind, Piece, Reference};
 use crate::live::apply::looks_same;
 use crate::live::stat::stat_child;
 use crate::live::{LiveFile, Stat, read_link};
@@ -19,8 +20,8 @@ pub enum Existing {
     Similar(LiveFile),
 }
 
-/// Looks at what stands under the item's name.
-pub fn look(site: &Site<'_>, item: &Arc<Item>) -> Existing {
+/// Looks at what stands under the item's name; `buffer` is for reading it.
+pub fn look(site: &Site<'_>, item: &Arc<Item>, buffer: &mut Vec<u8>) -> Existing {
     // Should that fail, making the item tells why.
     let Ok(fd) = item.dir().fd() else { return Existing::Nothing };
     let entry = item.entry();
@@ -28,19 +29,44 @@ pub fn look(site: &Site<'_>, item: &Arc<Item>) -> Existing {
     if there.kind != entry.metadata.kind {
         return Existing::Nothing;
     }
-    let is_same = match &entry.content {
-        Content::Target(target) => read_link(&fd, &entry.name).is_ok_and(|link| link == *target),
-        _ if there.kind == Kind::File => looks_same(&there, &entry.metadata),
-        _ => there.rdev == entry.metadata.rdev,
-    };
-    if is_same && may_stay(site, item, &there) {
-        return Existing::Same;
+    if there.kind != Kind::File {
+        let is_same = match &entry.content {
+            Content::Target(target) => read_link(&fd, &entry.name).is_ok_and(|link| link == *target),
+            _ => there.rdev == entry.metadata.rdev,
+        };
+        return if is_same && may_stay(site, item, &there) { Existing::Same } else { Existing::Nothing };
     }
     let has_chunks = matches!(entry.content, Content::Pieces(_) | Content::Lists { .. });
-    if !has_chunks || there.size == 0 {
+    let may_be_same = looks_same(&there, &entry.metadata) && may_stay(site, item, &there);
+    if !may_be_same && (!has_chunks || there.size == 0) {
         return Existing::Nothing;
     }
-    LiveFile::open(&fd, &entry.name, &there).map_or(Existing::Nothing, Existing::Similar)
+    match LiveFile::open(&fd, &entry.name, &there) {
+        Ok(file) if may_be_same && has_contents(site, &file, &entry.content, buffer) => Existing::Same,
+        Ok(file) if has_chunks => Existing::Similar(file),
+        _ => Existing::Nothing,
+    }
+}
+
+/// Whether `file`, of the right size, has these contents and holes. A name, a size and a time do not prove it: disks rot, and tools set times.
+fn has_contents(site: &Site<'_>, file: &LiveFile, content: &Content, buffer: &mut Vec<u8>) -> bool {
+    if let Content::Inline(bytes) = content {
+        buffer.resize(bytes.len(), 0);
+        return file.read_range(0, buffer).is_ok_and(|len| buffer.get(..len) == Some(&bytes[..]));
+    }
+    let is_sparse = file.stat().may_have_holes();
+    let mut at = 0u64;
+    reader::pieces(&site.source, content).all(|piece| {
+        let Ok(piece) = piece else { return false };
+        let from = at;
+        at = at.saturating_add(piece.len());
+        match &piece {
+            Piece::Hole(len) => file.has_hole(from, *len),
+            Piece::Chunk(chunk) => {
+                (!is_sparse || file.has_data(from, piece.len())) && has_chunk(site, file, from, chunk, buffer)
+            }
+        }
+    })
 }
 
 /// Whether its names are those that it should have, as far as it matters here: a name that it should not have is taken from it when that name's own turn

@@ -11,7 +11,7 @@
 //! One thread plans, several do. Memory is bounded by the bytes that are under way, by the tree bags held and by the depth of the tree, never by files.
 //! Waits do not add up: tree bags come in two flights, and reads of data follow each other without a pause.
 //!
-//! **What is there already** and looks the same (size and time) is left alone but for its metadata; of a file that differs, only the chunks that differ are
+//! **What is there already** and is the same, which is found by reading it where size and time are the same, is left alone but for its metadata; of a file that differs, only the chunks that differ are
 //! fetched. A file takes its place when it is complete, and not before: what cannot be restored leaves what was there.
 
 mod cat;

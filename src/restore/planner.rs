@@ -231,7 +231,7 @@ impl<'a> Planner<'a> {
                 self.window.want_xattr(self.site, &item, at, *reference);
             }
         }
-        match look(self.site, &item) {
+        match look(self.site, &item, &mut self.buffer) {
             Existing::Same => item.set_kept(),
             Existing::Similar(file) => self.contents(&item, Some(&file)),
             Existing::Nothing => self.contents(&item, None),
