@@ -29,6 +29,8 @@ mod unchanged;
 mod walk;
 
 #[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
 mod edit_tests;
 #[cfg(test)]
 mod tests;

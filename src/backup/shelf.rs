@@ -1,6 +1,6 @@
 //! What the repository has: by its index, and by what this run has put there so far.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crossbeam_channel::Sender;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::bag::{BagKind, FullBlock, Packer, PackerEvents, Placing, StoredBag};
 use crate::base::cancel::Cancel;
-use crate::base::id::ObjectId;
+use crate::base::id::{BagId, ObjectId};
 use crate::entry::Reference;
 use crate::index::{BagEntry, BagTables, FetchError, Fingerprint, Index, IndexError, SegmentBag, Waiting};
-use crate::monitor::{Counter, Monitor};
-use crate::store::{ErrorKind, StoreError};
+use crate::monitor::{Counter, Monitor, Problem, Severity};
+use crate::store::{ErrorKind, StoreError, layout};
 
 use super::BackupError;
 
@@ -34,6 +34,8 @@ pub struct Shelf {
     known: Mutex<State>,
     /// Bags of this run that no segment names yet.
     stored: Mutex<Vec<SegmentBag>>,
+    /// Bags that were found damaged.
+    distrusted: Arc<Mutex<HashSet<BagId>>>,
     placed: Sender<()>,
     ready: Condvar,
     new: AtomicU64,
@@ -78,6 +80,7 @@ impl Shelf {
             open: Mutex::default(),
             known: Mutex::new(State::Opening),
             stored: Mutex::default(),
+            distrusted: Arc::default(),
             placed,
             ready: Condvar::new(),
             new: AtomicU64::new(0),
@@ -145,9 +148,17 @@ impl Shelf {
         let reader = &self.reader;
         let mut fetch = |bag: &BagEntry| -> Waiting<Vec<Reference>> {
             let (bag, reader) = (*bag, reader.clone());
+            let (distrusted, monitor) = (Arc::clone(&self.distrusted), Arc::clone(&self.monitor));
             Box::new(move || match reader.table_at(bag.bag, bag.table_offset, bag.table_len) {
                 Ok(table) => Ok(Some(table.references(bag.bag).collect())),
                 Err(ReadError::Store(StoreError { kind: ErrorKind::NotFound, .. })) => Ok(None),
+                // Nothing in it can be referred to any more, so whatever of it is met is stored again.
+                Err(error) if error.is_damage() => {
+                    if lock(&distrusted).insert(bag.bag) {
+                        report_damage(&*monitor, bag.bag, &error);
+                    }
+                    Ok(None)
+                }
                 Err(error) => Err(FetchError::from(error)),
             })
         };
@@ -158,7 +169,14 @@ impl Shelf {
             tables.locate(index, std::slice::from_ref(id), &mut fetch)
         })?;
         let found = found.map_err(BackupError::Table)?;
-        Ok(found.into_iter().next().flatten().map(Placing::Known))
+        let found = found.into_iter().next().flatten();
+        let is_trusted = |found: &Reference| !lock(&self.distrusted).contains(&found.place.bag);
+        Ok(found.filter(is_trusted).map(Placing::Known))
+    }
+
+    /// A bag was found damaged: objects that are met from now on are stored again rather than found in it.
+    pub fn distrust(&self, bag: BagId) {
+        lock(&self.distrusted).insert(bag);
     }
 
     /// Bytes of objects that were not there before.
@@ -186,6 +204,15 @@ impl Shelf {
             None => Ok(use_it(&mut known.index)),
         })?
     }
+}
+
+/// The table of a bag cannot be read.
+fn report_damage(monitor: &dyn Monitor, bag: BagId, error: &ReadError) {
+    let text = format!(
+        "what it holds is stored again where it is needed; `kitbag fsck` tells what else is lost ({error})"
+    );
+    let name = layout::bag(bag);
+    monitor.problem(Problem::new(Severity::Damage, name.as_str().as_bytes(), text));
 }
 
 impl PackerEvents for Shelf {

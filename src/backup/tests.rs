@@ -23,14 +23,14 @@ use crate::store::testing::{CallLog, MemoryStore};
 
 pub(super) struct Bench {
     pub(super) repository: Repository,
-    memory: MemoryStore,
+    pub(super) memory: MemoryStore,
     pub(super) live: tempfile::TempDir,
     cache: tempfile::TempDir,
     log: CallLog,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with_limits(Limits::default())
     }
 
@@ -55,7 +55,7 @@ impl Bench {
         self.live.path().join(name)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
@@ -81,7 +81,7 @@ impl Bench {
         }
     }
 
-    fn backup(&self) -> (Summary, Arc<Collect>) {
+    pub(super) fn backup(&self) -> (Summary, Arc<Collect>) {
         let (summary, collect) = self.backup_with_problems();
         assert_eq!(collect.problems(), Vec::<String>::new());
         (summary, collect)
@@ -98,7 +98,7 @@ impl Bench {
     }
 
     /// Contents by path below the root.
-    fn read(&self, generation: &Generation) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    pub(super) fn read(&self, generation: &Generation) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let source = Source::new(self.repository.bags(), 1 << 20);
         let mut files = BTreeMap::new();
         for root in &generation.roots {
@@ -135,7 +135,7 @@ fn read_entry(source: &Source, entry: &Entry, path: Vec<u8>, files: &mut BTreeMa
     }
 }
 
-fn live_files(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(super) fn live_files(root: &Path) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut open = vec![root.to_owned()];
     while let Some(dir) = open.pop() {

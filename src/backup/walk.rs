@@ -407,6 +407,9 @@ impl Worker<'_> {
                         "its listing in the generation before is damaged, so all of it is read again ({error})"
                     );
                     walk.sink.monitor.problem(Problem::new(severity, &node.dir.path(), text));
+                    if let Some(bag) = error.damaged_bag() {
+                        walk.sink.shelf.distrust(bag);
+                    }
                     intact = false;
                     break;
                 }

@@ -39,6 +39,16 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// The bag that is there, and is damaged.
+    #[must_use]
+    pub fn damaged_bag(&self) -> Option<BagId> {
+        match self {
+            Self::Store(_) => None,
+            Self::Damaged { bag, .. } | Self::Format { bag, .. } => Some(*bag),
+            Self::Object(reference) => Some(reference.place.bag),
+        }
+    }
+
     /// Whether the repository is damaged, as opposed to out of reach.
     #[must_use]
     pub fn is_damage(&self) -> bool {

@@ -29,6 +29,16 @@ pub enum TreeError {
 }
 
 impl TreeError {
+    /// The bag that is there, and is damaged.
+    #[must_use]
+    pub fn damaged_bag(&self) -> Option<BagId> {
+        match self {
+            Self::Read(error) => error.damaged_bag(),
+            Self::Format { bag, .. } => Some(*bag),
+            Self::Depth => None,
+        }
+    }
+
     /// Whether the repository is damaged, as opposed to out of reach.
     #[must_use]
     pub fn is_damage(&self) -> bool {

@@ -50,11 +50,12 @@ pub fn look(site: &Site<'_>, item: &Arc<Item>, buffer: &mut Vec<u8>) -> Existing
 
 /// Whether `file`, of the right size, has these contents and holes. A name, a size and a time do not prove it: disks rot, and tools set times.
 fn has_contents(site: &Site<'_>, file: &LiveFile, content: &Content, buffer: &mut Vec<u8>) -> bool {
+    let has_data = |from, len| !file.stat().may_have_holes() || file.has_data(from, len);
     if let Content::Inline(bytes) = content {
         buffer.resize(bytes.len(), 0);
-        return file.read_range(0, buffer).is_ok_and(|len| buffer.get(..len) == Some(&bytes[..]));
+        let read = file.read_range(0, buffer);
+        return read.is_ok_and(|len| buffer.get(..len) == Some(&bytes[..])) && has_data(0, file.stat().size);
     }
-    let is_sparse = file.stat().may_have_holes();
     let mut at = 0u64;
     reader::pieces(&site.source, content).all(|piece| {
         let Ok(piece) = piece else { return false };
@@ -62,9 +63,7 @@ fn has_contents(site: &Site<'_>, file: &LiveFile, content: &Content, buffer: &mu
         at = at.saturating_add(piece.len());
         match &piece {
             Piece::Hole(len) => file.has_hole(from, *len),
-            Piece::Chunk(chunk) => {
-                (!is_sparse || file.has_data(from, piece.len())) && has_chunk(site, file, from, chunk, buffer)
-            }
+            Piece::Chunk(chunk) => has_data(from, piece.len()) && has_chunk(site, file, from, chunk, buffer),
         }
     })
 }
