@@ -88,6 +88,39 @@ fn a_damaged_configuration_or_key_slot() {
     }
 }
 
+/// What is older is not given out for the latest without a word, or with success.
+#[test]
+fn a_damaged_record_is_not_passed_over() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("tree/file", "x");
+    let ids: Vec<String> = ["one", "two"]
+        .map(|tag| {
+            kitbag.write("tree/file", tag);
+            kitbag.run(["backup", "--no-cache", "tree"]).code(0);
+            let list = kitbag.run(["generations", "--no-cache"]).code(0).stdout.clone();
+            list.lines().last().and_then(|line| line.split('\t').next()).expect("an id").to_owned()
+        })
+        .into();
+    let client = only_file(&kitbag, "generations");
+    for (damaged, sound) in [(1, Some(0)), (0, None)] {
+        let path = client.join(&ids[damaged]);
+        let mut bytes = fs::read(&path).expect("readable");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("writable");
+        fs::write(&path, bytes).expect("written");
+        for command in [&["ls"][..], &["restore", "--to", "out"]] {
+            let run = |spec: &str| kitbag.run(command.iter().copied().chain(["--no-cache", "-g", spec]));
+            assert!(run("latest").code(4).stderr.contains("damaged"));
+            run(&ids[damaged]).code(4);
+            if let Some(sound) = sound {
+                assert!(run("latest").stderr.contains(&ids[sound]));
+                run(&ids[sound]).code(0);
+            }
+        }
+    }
+}
+
 #[test]
 fn passphrases_that_are_wrong_or_missing() {
     let kitbag = here(Kitbag::new());

@@ -29,19 +29,36 @@ pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation
     Ok((generations, exit))
 }
 
-/// The generation of the client that `spec` means.
+/// The generation of the client that `spec` means. The exit code says whether a damaged one was passed over, which may be the one
+/// that was meant.
 ///
 /// # Errors
 /// When there is none, or several.
-pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<Generation, Failure> {
+pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Generation, Exit), Failure> {
     let spec: Spec = spec.parse()?;
-    let (generations, _) = all(context, repository)?;
+    let (generations, exit) = all(context, repository)?;
     if generations.is_empty() {
+        if exit == Exit::Damaged {
+            return Err(Failure::new(exit, "no generation of this client can be read")
+                .hint("`kitbag fsck` says what else is damaged"));
+        }
         let client = &context.settings.client;
         return Err(Failure::failed(format!("the client {client} has no generations"))
             .hint("`kitbag clients` lists those that have, and --client-name chooses one"));
     }
-    Ok(spec.find(&generations, SystemClock::new().now())?.clone())
+    let found = spec.find(&generations, SystemClock::new().now()).map_err(|error| {
+        let mut failure = Failure::from(error);
+        if exit == Exit::Damaged {
+            // It may be the one that is damaged.
+            failure.exit = exit;
+        }
+        failure
+    })?;
+    if exit == Exit::Damaged && !matches!(spec, Spec::Id(_)) {
+        context.screen.say(&format!("kitbag: of those that are not damaged, {} is meant", found.id));
+        return Ok((found.clone(), exit));
+    }
+    Ok((found.clone(), Exit::Done))
 }
 
 /// The clients by name, and how many generations each has: one flight for the lists, one for a record of each.

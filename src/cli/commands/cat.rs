@@ -13,9 +13,9 @@ use crate::restore;
 /// When it is not there, is no regular file, or cannot be read.
 pub fn run(context: &Context, args: &Cat) -> Result<Exit, Failure> {
     let repository = context.open(context.store()?)?;
-    let generation = catalog::one(context, &repository, &args.generation)?;
+    let (generation, found) = catalog::one(context, &repository, &args.generation)?;
     let mut output = Output::new();
     restore::cat(&repository, &generation, &named(&args.path), output.raw(), &context.cancel)?;
     output.finish()?;
-    Ok(Exit::Done)
+    Ok(found)
 }

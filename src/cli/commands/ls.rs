@@ -24,7 +24,7 @@ use crate::monitor::{Monitor as _, Problem, Severity};
 /// When they cannot be read, or a path is not there.
 pub fn run(context: &Context, args: &Ls) -> Result<Exit, Failure> {
     let repository = context.open(context.store()?)?;
-    let generation = catalog::one(context, &repository, &args.generation)?;
+    let (generation, found) = catalog::one(context, &repository, &args.generation)?;
     let source = connect::source(&repository);
     if args.paths.is_empty() || trees::are_cheap(&generation) {
         trees::fetch_ahead(&source, &generation)?;
@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &Ls) -> Result<Exit, Failure> {
     output.finish()?;
     match missing {
         Some(failure) => Err(failure),
-        None => Ok(super::outcome(&progress)),
+        None => Ok(super::worse(found, super::outcome(&progress))),
     }
 }
 

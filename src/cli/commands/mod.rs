@@ -13,6 +13,12 @@ pub mod restore;
 use super::error::Exit;
 use super::progress::Progress;
 
+/// How a run ends that came to its end with `exit`, after something else had ended with `earlier`: damage is not forgotten.
+#[must_use]
+pub fn worse(earlier: Exit, exit: Exit) -> Exit {
+    if earlier == Exit::Damaged { earlier } else { exit }
+}
+
 /// How a run ends that came to its end: what was heard on the way decides.
 #[must_use]
 pub fn outcome(progress: &Progress) -> Exit {

@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &Restore) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let store = context.store()?;
     let repository = context.open(store.clone())?;
-    let generation = catalog::one(context, &repository, &args.generation)?;
+    let (generation, found) = catalog::one(context, &repository, &args.generation)?;
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let options = Options {
         paths: args.paths.iter().map(|path| named(path)).collect(),
@@ -86,8 +86,8 @@ pub fn run(context: &Context, args: &Restore) -> Result<Exit, Failure> {
         traffic_line(traffic).map_or(Ok(()), |line| output.line(line))?;
     }
     output.finish()?;
-    match super::outcome(&progress) {
-        Exit::Done if summary.failed > 0 => Ok(Exit::Incomplete),
-        exit => Ok(exit),
-    }
+    Ok(match super::worse(found, super::outcome(&progress)) {
+        Exit::Done if summary.failed > 0 => Exit::Incomplete,
+        exit => exit,
+    })
 }
