@@ -167,7 +167,8 @@ impl<'a> Reach<'a> {
         let own: BTreeSet<_> = held.buckets.iter().map(|edge| edge.bag).collect();
         for bag in &names {
             stamp(&mut self.listed, *bag, self.walk);
-            if !has(&self.needed, *bag, self.walk) {
+            // A checkpoint lists all that the generations need that it was compared with.
+            if !held.record.partial && !has(&self.needed, *bag, self.walk) {
                 found.unneeded.extend(self.bags.id_of(*bag));
             }
         }
