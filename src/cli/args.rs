@@ -230,7 +230,7 @@ pub struct Restore {
     #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
     pub generation: String,
 
-    /// Leave out the leading directories of the original paths: a saved root's contents come directly below DIR
+    /// Leave out the leading directories of the original paths: the contents of one saved root come directly below DIR
     #[arg(long)]
     pub strip_root: bool,
 

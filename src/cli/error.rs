@@ -265,6 +265,7 @@ impl From<RestoreError> for Failure {
             RestoreError::Store(error) => error.into(),
             RestoreError::Interrupted => Self::new(Exit::Interrupted, said),
             RestoreError::Target { .. } | RestoreError::NoSpace { .. } => Self::failed(said),
+            RestoreError::Clash { .. } => Self::new(Exit::Usage, said),
         }
     }
 }

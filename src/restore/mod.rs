@@ -100,6 +100,18 @@ pub enum RestoreError {
         /// Why.
         source: LiveError,
     },
+    /// Without their paths, several roots would be put one over the other.
+    #[error(
+        "without their paths, {one} and {other} would be restored one over the other: name one of them, or leave the paths in",
+        one = escape(.one),
+        other = escape(.other)
+    )]
+    Clash {
+        /// A root.
+        one: Vec<u8>,
+        /// Another root.
+        other: Vec<u8>,
+    },
     /// The disk or quota is full.
     #[error(
         "there was no space left for {path}: make room and run the same command again, which goes on from there",

@@ -54,7 +54,26 @@ pub fn select(
     selected.sort_by(|one, next| (&one.root, &one.names).cmp(&(&next.root, &next.names)));
     selected.dedup_by(|next, one| next.root == one.root && next.names.starts_with(&one.names));
     selected.sort_by(|one, next| one.names.cmp(&next.names));
+    if options.strip_root {
+        refuse_clashes(&selected)?;
+    }
     Ok((selected, missing))
+}
+
+/// Without their roots' paths, things of several roots may come to the same place, one over the other.
+fn refuse_clashes(selected: &[Selected]) -> Result<(), RestoreError> {
+    let clash = selected.iter().enumerate().find_map(|(at, one)| {
+        let behind = selected.iter().skip(at + 1).take_while(|next| next.names.starts_with(&one.names));
+        let top = matches!(&one.names[..], [name] if name.is_empty());
+        let mut others =
+            if top { selected.iter().skip(at + 1).collect() } else { behind.collect::<Vec<_>>() };
+        others.retain(|next| next.root != one.root);
+        Some((one.root.clone(), others.first()?.root.clone()))
+    });
+    match clash {
+        Some((one, other)) => Err(RestoreError::Clash { one, other }),
+        None => Ok(()),
+    }
 }
 
 fn place(located: Located<'_>, strip_root: bool) -> Selected {
