@@ -18,7 +18,7 @@ use crate::common::{Kitbag, Outcome, manifest};
 /// No run takes so long, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// `--link-timeout` of all runs.
+/// `--link-timeout` of the runs that are about silence. On a loaded machine a connection may take as long.
 pub const LINK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The ways to speak SSH.
@@ -30,6 +30,8 @@ pub struct Bench {
     pub sshd: Sshd,
     pub relay: Relay,
     pub transport: &'static str,
+    /// `--link-timeout` of its runs.
+    pub link_timeout: Duration,
 }
 
 /// Whether the long forms were asked for.
@@ -53,7 +55,7 @@ impl Bench {
         let relay = Relay::start(sshd.address(), link).expect("a relay");
         sshd.set_client_port(relay.port()).expect("set");
         let kitbag = Kitbag::new();
-        let bench = Self { kitbag, sshd, relay, transport };
+        let bench = Self { kitbag, sshd, relay, transport, link_timeout: LINK_TIMEOUT };
         bench.local(&["init", "--encryption", "none"]).code(0);
         Some(bench)
     }
@@ -92,6 +94,12 @@ impl Bench {
         }
     }
 
+    /// For what is not about silence: a loaded machine may take its time.
+    pub fn patient(mut self) -> Self {
+        self.link_timeout = Duration::from_secs(30);
+        self
+    }
+
     /// The program on the repository beside it, past server and line.
     pub fn local(&self, arguments: &[&str]) -> Outcome {
         let repository = self.repository();
@@ -105,7 +113,7 @@ impl Bench {
         command.args(["--repository", &self.sshd.url(&self.repository())]);
         command.arg("--ssh-config").arg(self.sshd.ssh_config());
         command.args(["--transport", self.transport]);
-        command.args(["--link-timeout", &format!("{}s", LINK_TIMEOUT.as_secs())]);
+        command.args(["--link-timeout", &format!("{}s", self.link_timeout.as_secs())]);
         command.args(arguments);
         command
     }

@@ -38,7 +38,9 @@ impl Drop for Tmpfs {
 #[test]
 fn sshd_on_a_full_disk() {
     for transport in TRANSPORTS {
-        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        let Some(bench) = Bench::start(internal(), Link::default(), transport).map(Bench::patient) else {
+            return;
+        };
         fs::remove_dir_all(bench.repository()).expect("removed");
         let Some(disk) = Tmpfs::mount(&bench.repository(), "8m") else {
             eprintln!("skipped: no file system can be mounted here");

@@ -11,7 +11,7 @@ use crate::bench::{Bench, internal, is_long};
 /// Killed at random times, it leaves a sound repository, and the next run ends well.
 #[test]
 fn sshd_a_killed_program_harms_nothing() {
-    let Some(bench) = Bench::start(internal(), Link::default(), "ssh2") else { return };
+    let Some(bench) = Bench::start(internal(), Link::default(), "ssh2").map(Bench::patient) else { return };
     let mut random = Random::new(7);
     bench.make_tree(4 << 20);
     for round in 0..if is_long() { 100 } else { 5 } {

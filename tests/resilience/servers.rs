@@ -67,7 +67,9 @@ fn sshd_that_freezes_for_less_than_the_time_out() {
 #[test]
 fn sshd_whose_unfinished_files_are_removed() {
     for transport in TRANSPORTS {
-        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        let Some(bench) = Bench::start(internal(), Link::default(), transport).map(Bench::patient) else {
+            return;
+        };
         bench.make_tree(BYTES);
         let run = bench.backup(&[]);
         bench.wait_for_upload(BYTES / 3);
@@ -86,7 +88,9 @@ fn sshd_whose_unfinished_files_are_removed() {
 /// Something is changed so that the next connection is refused; then the connection is lost.
 fn refused(change: impl Fn(&Sshd)) {
     for transport in TRANSPORTS {
-        let Some(bench) = Bench::start(internal(), Link::default(), transport) else { return };
+        let Some(bench) = Bench::start(internal(), Link::default(), transport).map(Bench::patient) else {
+            return;
+        };
         bench.make_tree(BYTES);
         let run = bench.backup(&[]);
         bench.wait_for_upload(BYTES / 3);
@@ -118,7 +122,10 @@ fn sshd_whose_key_has_changed() {
 /// Saves and restores a tree with an odd server.
 fn there_and_back(options: &SshdOptions) {
     for transport in TRANSPORTS {
-        let Some(bench) = Bench::start(options.clone(), Link::default(), transport) else { return };
+        let Some(bench) = Bench::start(options.clone(), Link::default(), transport).map(Bench::patient)
+        else {
+            return;
+        };
         bench.make_tree(9 << 20);
         bench.backup(&[]).end().code(0);
         bench.restore().end().code(0);
