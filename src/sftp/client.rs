@@ -57,9 +57,9 @@ impl Future for Answer {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        Pin::new(&mut self.0)
-            .poll(context)
-            .map(|answer| answer.unwrap_or_else(|_gone| Outcome::unanswered(RequestError::Stopped)))
+        Pin::new(&mut self.0).poll(context).map(|answer| {
+            answer.unwrap_or(Outcome { result: Err(RequestError::Stopped), resent: false, place: None })
+        })
     }
 }
 
@@ -96,7 +96,7 @@ impl Client {
         let answers = requests.map(|request| {
             let (sender, receiver) = oneshot::channel();
             let answer = Some(sender);
-            submissions.push(Submission::new(target, request, answer));
+            submissions.push(Submission { target, request, answer, number: 0, resent: false });
             Answer(receiver)
         });
         self.0.shared.submit(submissions);
@@ -109,7 +109,7 @@ impl Client {
         for request in requests {
             let (sender, receiver) = oneshot::channel();
             let answer = Some(sender);
-            submissions.push(Submission::new(target, request, answer));
+            submissions.push(Submission { target, request, answer, number: 0, resent: false });
             answers.push(Answer(receiver));
         }
         self.0.shared.submit(submissions);
@@ -151,12 +151,6 @@ impl Client {
         self.0.shared.write_size()
     }
 
-    /// How many files should be written at once to make full use of the line, as far as is known by now.
-    #[must_use]
-    pub fn lanes(&self) -> usize {
-        self.0.shared.lanes()
-    }
-
     /// Whether the server offers an extension. Known once anything was answered.
     #[must_use]
     pub fn offers(&self, extension: &str) -> bool {
@@ -173,18 +167,6 @@ impl Client {
 
 /// What an [`Outcome`] holds, as the type that was asked for.
 impl Outcome {
-    /// No answer came.
-    #[must_use]
-    pub fn unanswered(error: RequestError) -> Self {
-        Self { result: Err(error), resent: false, place: None, foretold: None }
-    }
-
-    /// Whether this is the answer to a request on this handle, though it was sent before the handle was known.
-    #[must_use]
-    pub fn is_on(&self, handle: &Handle) -> bool {
-        self.place == Some(handle.place()) && self.foretold.as_ref() == Some(&handle.bytes())
-    }
-
     /// Nothing but success.
     ///
     /// # Errors
@@ -261,18 +243,5 @@ impl Request {
     #[must_use]
     pub fn open(path: &[u8], mode: OpenMode) -> Self {
         Self::Open { path: path.to_vec(), mode }
-    }
-
-    /// Reads from what the request submitted just before opens, on the control channel. See [`Outcome::is_on`]: where the handle could not be
-    /// foretold, the request was not made, or on another one.
-    #[must_use]
-    pub fn read_opened(offset: u64, len: u32) -> Self {
-        Self::Read { handle: Bytes::new(), offset, len }
-    }
-
-    /// Lists what the request submitted just before opens; as [`Request::read_opened`].
-    #[must_use]
-    pub fn list_opened() -> Self {
-        Self::ReadDir { handle: Bytes::new() }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -71,8 +71,6 @@ pub struct Outcome {
     pub resent: bool,
     /// Which channel answered, so that what must follow it in order can go there too.
     pub place: Option<Place>,
-    /// The handle that a request [behind an opening one](Request::read_opened) was sent on.
-    pub foretold: Option<Bytes>,
 }
 
 /// A request on its way.
@@ -86,30 +84,20 @@ pub(super) struct Submission {
     pub(super) number: u64,
     /// Whether it was sent before, on a connection that was lost.
     pub(super) resent: bool,
-    /// Whether it belongs on the channel of the one queued before, which it was submitted with.
-    pub(super) follows: bool,
-    /// The handle that it was sent on, or will bring, as foretold.
-    pub(super) foretold: Option<Bytes>,
 }
 
 impl Submission {
-    pub(super) fn new(target: Target, request: Request, answer: Option<oneshot::Sender<Outcome>>) -> Self {
-        Self { target, request, answer, number: 0, resent: false, follows: false, foretold: None }
-    }
-
     /// Hands a server's answer over. One that nobody takes is dropped, and a handle in it is closed.
     pub(super) fn answer(self, place: Place, result: Result<Value, RequestError>) {
         if let Some(answer) = self.answer {
-            let (resent, place, foretold) = (self.resent, Some(place), self.foretold);
-            drop(answer.send(Outcome { result, resent, place, foretold }));
+            drop(answer.send(Outcome { result, resent: self.resent, place: Some(place) }));
         }
     }
 
     /// Tells that there is no answer.
     pub(super) fn fail(self, error: RequestError) {
         if let Some(answer) = self.answer {
-            let (result, resent) = (Err(error), self.resent);
-            drop(answer.send(Outcome { result, resent, place: None, foretold: None }));
+            drop(answer.send(Outcome { result: Err(error), resent: self.resent, place: None }));
         }
     }
 
@@ -165,12 +153,12 @@ impl Counters {
 #[derive(Debug)]
 pub(super) struct Shared {
     queue: Mutex<Queue>,
+    /// An eventfd. It is written and read with the queue locked, when that becomes non-empty and when it is emptied: so it
+    /// is readable whenever a request waits, and no order of threads can leave the one without the other.
     waker: OwnedFd,
-    awake: AtomicBool,
     pub(super) counters: Counters,
     read_size: AtomicU32,
     write_size: AtomicU32,
-    lanes: AtomicUsize,
     hello: Mutex<Option<Arc<Hello>>>,
     log: Option<Mutex<Vec<(ChannelId, Kind)>>>,
 }
@@ -181,6 +169,8 @@ struct Queue {
     submitted: u64,
     stopping: bool,
     closed: Option<RequestError>,
+    /// How often requests were found that nobody had been woken for. Never, if all is well.
+    missed: u64,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -193,11 +183,9 @@ impl Shared {
         Ok(Self {
             queue: Mutex::default(),
             waker: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            awake: AtomicBool::new(false),
             counters: Counters::default(),
             read_size: AtomicU32::new(SAFE_PAYLOAD),
             write_size: AtomicU32::new(SAFE_PAYLOAD),
-            lanes: AtomicUsize::new(0),
             hello: Mutex::default(),
             log: keep_log.then(Mutex::default),
         })
@@ -209,8 +197,8 @@ impl Shared {
         let closed = {
             let mut queue = lock(&self.queue);
             let closed = queue.closed.clone();
-            for (place, mut submission) in submissions.into_iter().enumerate() {
-                submission.follows = place > 0;
+            let was_empty = queue.waiting.is_empty();
+            for mut submission in submissions {
                 submission.number = queue.submitted;
                 queue.submitted = queue.submitted.saturating_add(1);
                 match closed {
@@ -218,39 +206,45 @@ impl Shared {
                     Some(_) => refused.push(submission),
                 }
             }
+            if was_empty && !queue.waiting.is_empty() {
+                self.wake();
+            }
             closed
         };
-        match closed {
-            None => self.wake(),
-            Some(error) => {
-                for submission in refused {
-                    submission.fail(error.clone());
-                }
+        if let Some(error) = closed {
+            for submission in refused {
+                submission.fail(error.clone());
             }
         }
     }
 
+    /// Makes the waker readable. Called with the queue locked.
     fn wake(&self) {
-        if !self.awake.swap(true, Ordering::AcqRel) {
-            // It can only fail when the counter is full, and then the driver is awake.
-            let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
-        }
+        // It can only fail when the counter is full, and then it is readable.
+        let _ = rustix::io::write(&self.waker, &1u64.to_ne_bytes());
     }
 
     /// What was queued since the last call, and whether the client wants to stop.
     pub(super) fn take(&self) -> (VecDeque<Submission>, bool) {
-        // The flag first: whoever queues after it is taken back wakes us again.
-        if self.awake.swap(false, Ordering::AcqRel) {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&self.waker, &mut count);
-        }
         let mut queue = lock(&self.queue);
-        (std::mem::take(&mut queue.waiting), queue.stopping)
+        let mut count = [0; 8];
+        let woken = rustix::io::read(&self.waker, &mut count).is_ok();
+        let waiting = std::mem::take(&mut queue.waiting);
+        if !woken && !waiting.is_empty() {
+            queue.missed = queue.missed.saturating_add(1);
+            tracing::debug!(
+                requests = waiting.len(),
+                times = queue.missed,
+                "requests waited without a wake-up"
+            );
+        }
+        (waiting, queue.stopping)
     }
 
     /// Asks the driver to end.
     pub(super) fn stop(&self) {
-        lock(&self.queue).stopping = true;
+        let mut queue = lock(&self.queue);
+        queue.stopping = true;
         self.wake();
     }
 
@@ -303,15 +297,6 @@ impl Shared {
         self.read_size.fetch_min(size.max(LEAST_READ), Ordering::Relaxed);
     }
 
-    /// How many bulk channels there are when all are needed.
-    pub(super) fn learn_lanes(&self, lanes: usize) {
-        self.lanes.store(lanes, Ordering::Relaxed);
-    }
-
-    pub(super) fn lanes(&self) -> usize {
-        self.lanes.load(Ordering::Relaxed)
-    }
-
     pub(super) fn write_size(&self) -> u32 {
         self.write_size.load(Ordering::Relaxed)
     }
@@ -328,5 +313,82 @@ impl Shared {
 
     pub(super) fn log(&self) -> Vec<(ChannelId, Kind)> {
         self.log.as_ref().map(|log| lock(log).clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    use super::*;
+
+    fn nobody_waits() -> Submission {
+        let request = Request::Close { handle: Bytes::new() };
+        Submission { target: Target::Control, request, answer: None, number: 0, resent: false }
+    }
+
+    /// Whether the driver would be woken within this time.
+    fn wakes(shared: &Shared, millis: i64) -> bool {
+        let patience = Timespec { tv_sec: 0, tv_nsec: millis * 1_000_000 };
+        poll(&mut [PollFd::from_borrowed_fd(shared.waker(), PollFlags::IN)], Some(&patience)).unwrap() > 0
+    }
+
+    #[test]
+    fn the_waker_is_readable_as_long_as_something_waits() {
+        let shared = Shared::new(false).unwrap();
+        assert!(!wakes(&shared, 0));
+        shared.submit([]);
+        assert!(!wakes(&shared, 0), "nothing was queued");
+        for _ in 0..3 {
+            shared.submit([nobody_waits()]);
+            shared.submit([nobody_waits()]);
+            assert!(wakes(&shared, 0));
+            assert_eq!(shared.take().0.len(), 2);
+            assert!(!wakes(&shared, 0));
+        }
+        shared.stop();
+        assert!(wakes(&shared, 0));
+        assert!(shared.take().1);
+        assert!(!wakes(&shared, 0));
+    }
+
+    /// A client that submits while the driver is taking, and nothing that would wake the driver later: a wake-up that
+    /// is lost once leaves it waiting.
+    #[test]
+    fn no_order_of_threads_loses_a_wake_up() {
+        const REQUESTS: usize = 200_000;
+        let shared = Shared::new(false).unwrap();
+        thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                for _ in 0..REQUESTS {
+                    shared.submit([nobody_waits()]);
+                }
+            });
+            let mut taken = 0;
+            while taken < REQUESTS {
+                // Looked at before: whatever is to be woken for after its end has been.
+                let ended = client.is_finished();
+                if wakes(&shared, 20) {
+                    taken += shared.take().0.len();
+                } else {
+                    assert!(!ended, "asleep after {taken}");
+                }
+            }
+        });
+        assert_eq!(lock(&shared.queue).missed, 0);
+    }
+
+    #[test]
+    fn a_wake_up_that_is_lost_is_counted() {
+        let shared = Shared::new(false).unwrap();
+        shared.submit([nobody_waits()]);
+        rustix::io::read(&shared.waker, &mut [0; 8]).unwrap();
+        assert_eq!(shared.take().0.len(), 1);
+        assert_eq!(lock(&shared.queue).missed, 1);
+        shared.submit([nobody_waits()]);
+        assert_eq!((shared.take().0.len(), shared.take().0.len()), (1, 0));
+        assert_eq!(lock(&shared.queue).missed, 1);
     }
 }

@@ -52,10 +52,6 @@ impl Store for Discard {
         Pending::ready(Ok(()))
     }
 
-    fn lanes(&self) -> usize {
-        self.0.lanes()
-    }
-
     fn traffic(&self) -> Traffic {
         self.0.traffic()
     }

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Settings;
-use super::slots::Slots;
 use crate::sftp::link::{CONTROL, ChannelId};
 use crate::sftp::packet::{Kind, Request};
 use crate::sftp::queue::{Submission, Target};
@@ -31,15 +30,13 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) session: Session<Ticket>,
     pub(super) open: bool,
-    /// Requests on handles; they go before all but the opening of the next file, since they finish what was begun.
+    /// Requests on handles; they go first, since they finish what was begun.
     on_handles: VecDeque<Submission>,
     /// Requests on paths, in order.
     on_paths: VecDeque<Submission>,
     lazy: VecDeque<Bytes>,
     open_files: usize,
     expected: u64,
-    /// Which handles the server gives.
-    pub(super) slots: Slots,
     /// Whether the link took less than it was offered.
     pub(super) blocked: bool,
 }
@@ -55,7 +52,6 @@ impl Channel {
             lazy: VecDeque::new(),
             open_files: 0,
             expected: 0,
-            slots: Slots::default(),
             blocked: false,
         }
     }
@@ -101,19 +97,21 @@ impl Channel {
         if self.lazy.len() > LAZY_CLOSES
             || (self.files() >= settings.files_per_channel && !self.lazy.is_empty())
         {
-            let close = |handle| Submission::new(Target::Control, Request::Close { handle }, None);
-            let closes = self.lazy.drain(..).map(close);
+            let closes = self.lazy.drain(..).map(|handle| Submission {
+                target: Target::Control,
+                request: Request::Close { handle },
+                answer: None,
+                number: 0,
+                resent: false,
+            });
             self.on_handles.extend(closes);
         }
-        let path = self.on_paths.front().filter(|submission| {
+        let next = if self.on_handles.front().is_some_and(fits) {
+            self.on_handles.pop_front()
+        } else if self.on_paths.front().is_some_and(|submission| {
             fits(submission)
                 && (self.open_files < settings.files_per_channel || !opens(submission.request.kind()))
-        });
-        // The bytes of one file leave time to open the next one.
-        let is_ahead = self.id != CONTROL && path.is_some_and(|submission| opens(submission.request.kind()));
-        let next = if !is_ahead && self.on_handles.front().is_some_and(fits) {
-            self.on_handles.pop_front()
-        } else if path.is_some() {
+        }) {
             self.on_paths.pop_front()
         } else {
             None
@@ -127,26 +125,6 @@ impl Channel {
             self.expected = self.expected.saturating_sub(bytes);
         }
         Some(next)
-    }
-
-    /// Keeps count of handles, and gives a request behind an OPEN the one that this will bring. `false`: that cannot be told, and the
-    /// request is not to be sent.
-    pub(super) fn foretell(&mut self, submission: &mut Submission) -> bool {
-        let kind = submission.request.kind();
-        let is_ahead = submission.foretold.is_some();
-        match &mut submission.request {
-            Request::Close { handle } => self.slots.closes(handle),
-            Request::Open { .. } | Request::OpenDir { .. } => {
-                submission.foretold = Some(self.slots.opens(kind == Kind::OpenDir));
-            }
-            Request::Read { handle, .. } | Request::ReadDir { handle } if is_ahead || handle.is_empty() => {
-                let Some(foretold) = self.slots.foretell(kind == Kind::ReadDir) else { return false };
-                handle.clone_from(&foretold);
-                submission.foretold = Some(foretold);
-            }
-            _ => {}
-        }
-        true
     }
 
     /// Notes that something could not be opened.

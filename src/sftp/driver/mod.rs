@@ -12,19 +12,16 @@
 //! A machine that was suspended wakes with connections of which most are gone without a word, so they are tested at once.
 
 mod channel;
-mod distance;
 mod outage;
 mod placing;
 mod pulse;
 mod replies;
-mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use channel::{Channel, Ticket};
-use distance::Distance;
 use pulse::Pulse;
 
 use super::error::RequestError;
@@ -36,9 +33,9 @@ use crate::base::time::{Clock, Sleep};
 /// How the driver works.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many bulk channels are opened as soon as there are as many files to send or fetch, unless the server is far away.
+    /// How many bulk channels are opened as soon as there are as many files to send or fetch.
     pub bulk_channels: usize,
-    /// How many there may be when all of them are full, or the server is far away.
+    /// How many there may be when all of them are full.
     pub most_bulk_channels: usize,
     /// Bytes that may be outstanding on one channel: twice the window that OpenSSH gives.
     pub channel_budget: u64,
@@ -81,8 +78,9 @@ impl Default for Settings {
 /// Bytes handed to the link at a time, so that channels share it evenly: one SSH packet.
 const PIECE: usize = 32 * 1024;
 
-/// How long to wait when nothing is to be done; the waker ends it.
-const IDLE: Duration = Duration::from_secs(60);
+/// How long to wait when nothing is to be done; the waker ends it. Short enough that whatever else wants to be seen, a
+/// suspended machine or a wake-up that did not come, is seen soon.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// How often to look after a link with something outstanding.
 const BUSY: Duration = Duration::from_millis(500);
@@ -99,11 +97,22 @@ struct Standing {
     /// Since when it stands.
     since: Duration,
     pulse: Pulse,
-    distance: Distance,
     /// Whether a question that only asks for a sign of life is under way.
     is_asked: bool,
     /// Since when all bulk channels have been full.
     full_since: Option<Duration>,
+}
+
+impl Standing {
+    /// Whether the server owes an answer to a request.
+    fn is_busy(&self) -> bool {
+        self.channels.values().any(|channel| channel.session.outstanding() > 0)
+    }
+
+    /// Whether the server owes a channel.
+    fn is_opening(&self) -> bool {
+        self.channels.values().any(|channel| !channel.open)
+    }
 }
 
 /// The state of the thread.
@@ -202,7 +211,6 @@ impl Driver {
             turn: 0,
             since: now,
             pulse: Pulse::new(now),
-            distance: Distance::default(),
             is_asked: false,
             full_since: None,
         }
@@ -226,17 +234,15 @@ impl Driver {
             self.fill(standing, now);
             self.write(standing);
 
-            let busy = standing.channels.values().any(|channel| channel.session.outstanding() > 0);
+            let busy = standing.is_busy();
             if stopping {
                 let at = *stop_at.get_or_insert(now.saturating_add(self.settings.linger));
                 if !busy || now >= at {
                     return End::Stopped;
                 }
             }
-            if busy && let Err(error) = self.check_alive(standing, now) {
-                return End::Lost(error);
-            }
-            let timeout = if busy || stopping { BUSY.min(self.settings.silent_after / 4) } else { IDLE };
+            let owed = busy || standing.is_opening();
+            let timeout = if owed || stopping { BUSY.min(self.settings.silent_after / 4) } else { IDLE };
             let polled = standing.link.poll(self.shared.waker(), timeout, &mut events);
             for event in events.drain(..) {
                 if let Err(error) = self.handle(standing, event) {
@@ -246,15 +252,16 @@ impl Driver {
             if let Err(error) = polled {
                 return End::Lost(error);
             }
+            // As of before the link was looked at: a thread that was stopped for long must not take what it did not read for silence.
+            if owed && let Err(error) = self.check_alive(standing, now) {
+                return End::Lost(error);
+            }
         }
     }
 
     /// Moves requests into the sessions as far as the budgets allow.
     fn fill(&self, standing: &mut Standing, now: Duration) {
-        let outstanding = |channels: &BTreeMap<ChannelId, Channel>| {
-            channels.values().map(|channel| channel.session.outstanding()).sum::<usize>()
-        };
-        let mut idle = outstanding(&standing.channels) == 0;
+        let mut idle = !standing.is_busy();
         let mut used: u64 = standing.channels.values().map(|channel| channel.session.cost()).sum();
         for channel in standing.channels.values_mut() {
             loop {
@@ -265,19 +272,12 @@ impl Driver {
                 }
                 // A request larger than any budget still goes when it is alone.
                 let room = if cost == 0 && used == 0 { u64::MAX } else { room };
-                let Some(mut submission) = channel.next(room, &self.settings) else {
+                let Some(submission) = channel.next(room, &self.settings) else {
                     break;
                 };
-                if !channel.foretell(&mut submission) {
-                    submission.fail(RequestError::ChannelLost("the handle is not known yet".to_owned()));
-                    continue;
-                }
                 if idle {
                     add(&self.shared.counters.serial_waits, 1);
                     standing.pulse = Pulse::new(now);
-                    if channel.open {
-                        standing.distance.asks(now);
-                    }
                     idle = false;
                 }
                 if channel.session.greet() {
@@ -339,14 +339,10 @@ impl Driver {
     }
 
     fn handle(&mut self, standing: &mut Standing, event: LinkEvent) -> Result<(), LinkError> {
-        let now = self.clock.monotonic();
-        standing.pulse.hear(now);
+        standing.pulse.hear(self.clock.monotonic());
         match event {
             LinkEvent::Heard => Ok(()),
             LinkEvent::Opened(id) => {
-                if id == CONTROL {
-                    standing.distance.asks(now);
-                }
                 if let Some(channel) = standing.channels.get_mut(&id) {
                     channel.open = true;
                 }
@@ -368,10 +364,7 @@ impl Driver {
                 self.lose_channel(standing, id, &why);
                 Ok(())
             }
-            LinkEvent::Data(id, bytes) => {
-                standing.distance.hears(now);
-                self.receive(standing, id, &bytes)
-            }
+            LinkEvent::Data(id, bytes) => self.receive(standing, id, &bytes),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::channel::Channel;
+use super::pulse::Pulse;
 use super::{Driver, Standing};
 use crate::sftp::error::RequestError;
 use crate::sftp::link::{CONTROL, ChannelId};
@@ -35,13 +36,11 @@ impl Driver {
         }
     }
 
-    /// Gives requests on paths a channel, as far as there is one. What was submitted together stays together.
+    /// Gives requests on paths a channel, as far as there is one.
     pub(super) fn place(&mut self, standing: &mut Standing) {
         let mut left = VecDeque::new();
-        let mut before = None;
         for submission in self.backlog.drain(..) {
             let chosen = match submission.target {
-                _ if submission.follows => before,
                 Target::Control | Target::At(_) => Some(CONTROL),
                 Target::Bulk if standing.cap == 0 => Some(CONTROL),
                 Target::Bulk => bulk(standing, self.settings.files_per_channel),
@@ -54,7 +53,6 @@ impl Driver {
                     helps.then_some(CONTROL)
                 }),
             };
-            before = chosen;
             match chosen.and_then(|id| standing.channels.get_mut(&id)) {
                 Some(channel) => channel.push(submission),
                 None => left.push_back(submission),
@@ -63,8 +61,8 @@ impl Driver {
         self.backlog = left;
     }
 
-    /// Opens bulk channels: one for each file to be sent and each megabyte to be read, up to the number that
-    /// the distance asks for; and one more whenever all have been full for a while although more waits.
+    /// Opens bulk channels: one for each file to be sent and each megabyte to be read, up to the usual number; and
+    /// one more whenever all have been full for a while although more waits.
     pub(super) fn open_channels(&self, standing: &mut Standing, now: Duration) {
         let bulks = || standing.channels.values().filter(|channel| channel.id != CONTROL);
         let count = bulks().count();
@@ -73,15 +71,12 @@ impl Driver {
         for submission in &self.backlog {
             match submission.target {
                 Target::Anywhere { bytes: more } => bytes = bytes.saturating_add(more),
-                _ if submission.follows => {}
                 _ => uploads = uploads.saturating_add(1),
             }
         }
         bytes = standing.channels.values().map(Channel::reading).fold(bytes, u64::saturating_add);
         let reads = usize::try_from(bytes / WORTH_A_CHANNEL).unwrap_or(usize::MAX);
-        let usual = standing.distance.channels(self.settings.bulk_channels, self.settings.most_bulk_channels);
-        self.shared.learn_lanes(usual.min(standing.cap));
-        let mut wanted = files.saturating_add(uploads).max(reads).min(usual);
+        let mut wanted = files.saturating_add(uploads).max(reads).min(self.settings.bulk_channels);
 
         let full = count > 0
             && bulks().all(|channel| channel.open && (channel.blocked || channel.is_waiting()))
@@ -92,7 +87,11 @@ impl Driver {
             standing.full_since = None;
             wanted = wanted.max(count.saturating_add(1)).min(self.settings.most_bulk_channels);
         }
-        for _ in count..wanted.min(standing.cap) {
+        let wanted = wanted.min(standing.cap);
+        if wanted > count && !standing.is_busy() && !standing.is_opening() {
+            standing.pulse = Pulse::new(now);
+        }
+        for _ in count..wanted {
             let id = ChannelId(standing.next_channel);
             standing.next_channel = standing.next_channel.saturating_add(1);
             standing.channels.insert(id, Channel::new(id));

@@ -131,6 +131,10 @@ impl MachineLink {
 
 impl Link for MachineLink {
     fn open_channel(&mut self, channel: ChannelId) {
+        if self.machine.world().silent_after.take_if(|most| self.channels.len() >= *most).is_some() {
+            self.silent = true;
+            return;
+        }
         if self.channels.len() >= self.machine.world().channels {
             self.later(Duration::ZERO, LinkEvent::Refused(channel, "too many".to_owned()));
             return;
@@ -168,14 +172,22 @@ impl Link for MachineLink {
         timeout: Duration,
         events: &mut Vec<LinkEvent>,
     ) -> Result<(), LinkError> {
+        let mut world = self.machine.world();
+        world.longest_wait = world.longest_wait.max(timeout);
+        let deaf = world.deaf;
+        drop(world);
         let now = self.now();
         let next = self.news.front().map(|(due, _)| *due).into_iter().chain(self.dead).min();
         let next = if self.silent { None } else { next };
         let timeout = next.map_or(timeout, |due| timeout.min(due.saturating_sub(now)));
         // What took only a part of what it was offered has room again.
         let timeout = if std::mem::take(&mut self.took_part) { Duration::ZERO } else { timeout };
-        let timeout = Timespec::try_from(timeout).ok();
-        let _ = poll(&mut [PollFd::from_borrowed_fd(waker, PollFlags::IN)], timeout.as_ref());
+        if deaf {
+            std::thread::sleep(timeout);
+        } else {
+            let timeout = Timespec::try_from(timeout).ok();
+            let _ = poll(&mut [PollFd::from_borrowed_fd(waker, PollFlags::IN)], timeout.as_ref());
+        }
         if self.silent {
             return Ok(());
         }

@@ -16,22 +16,29 @@ use super::packet::{Kind, extension};
 use crate::base::time::{Clock, SystemClock, Timestamp};
 use link::MachineConnector;
 
-/// The clock of a machine that can be suspended: it then wakes at once, so much later.
+/// The clock of a machine that can be suspended: it then wakes at once, so much later. Awake, time can be made to pass
+/// faster.
 #[derive(Debug, Clone)]
 pub struct Dozing {
     clock: SystemClock,
     slept: Arc<Mutex<Duration>>,
+    passed: Arc<Mutex<Duration>>,
 }
 
 impl Dozing {
     /// One that has not slept yet.
     pub fn new() -> Self {
-        Self { clock: SystemClock::new(), slept: Arc::default() }
+        Self { clock: SystemClock::new(), slept: Arc::default(), passed: Arc::default() }
     }
 
     /// Sleeps.
     pub fn sleep(&self, time: Duration) {
         *self.slept.lock().unwrap() += time;
+    }
+
+    /// Lets time pass at once.
+    pub fn pass(&self, time: Duration) {
+        *self.passed.lock().unwrap() += time;
     }
 }
 
@@ -41,7 +48,7 @@ impl Clock for Dozing {
     }
 
     fn monotonic(&self) -> Duration {
-        self.clock.monotonic()
+        self.clock.monotonic() + *self.passed.lock().unwrap()
     }
 
     fn suspended(&self) -> Duration {
@@ -101,8 +108,13 @@ struct World {
     latency: Duration,
     extensions: Vec<&'static str>,
     channels: usize,
+    /// The connection that opens more channels than these hears nothing any more.
+    silent_after: Option<usize>,
     payload: usize,
     room: u64,
+    /// Clients' wake-ups are lost.
+    deaf: bool,
+    longest_wait: Duration,
 }
 
 /// A server's machine.
@@ -139,8 +151,11 @@ impl Machine {
             latency: Duration::ZERO,
             extensions: vec![extension::FSYNC, extension::LIMITS, extension::STATVFS],
             channels: 10,
+            silent_after: None,
             payload: 255 * 1024,
             room: 1 << 40,
+            deaf: false,
+            longest_wait: Duration::ZERO,
         };
         Self(Arc::new(Inner { world: Mutex::new(world), clock: SystemClock::new() }))
     }
@@ -163,6 +178,21 @@ impl Machine {
     /// So many channels a connection.
     pub fn set_channels(&self, channels: usize) {
         self.world().channels = channels;
+    }
+
+    /// The next connection that opens more channels than these hears nothing any more.
+    pub fn fall_silent_after(&self, channels: usize) {
+        self.world().silent_after = Some(channels);
+    }
+
+    /// From now on, who waits for a connection to this machine is not woken by those who want something.
+    pub fn lose_wake_ups(&self) {
+        self.world().deaf = true;
+    }
+
+    /// The longest that anybody was going to wait for a connection.
+    pub fn longest_wait(&self) -> Duration {
+        self.world().longest_wait
     }
 
     pub fn set_room(&self, bytes: u64) {

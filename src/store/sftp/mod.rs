@@ -104,17 +104,17 @@ impl Store for SftpStore {
     }
 
     fn read(&self, name: &Name, offset: u64, len: u64) -> Pending<Vec<u8>> {
-        let (name, first) = (name.clone(), self.remote.start_read(name, offset, len));
+        let (name, first) = (name.clone(), self.remote.start_read(name, len));
         self.run(|remote| async move { remote.read(&name, offset, len, first).await })
     }
 
     fn read_tail(&self, name: &Name, len: u64) -> Pending<(Vec<u8>, u64)> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name, None));
+        let (name, first) = (name.clone(), self.remote.start_read_end(name));
         self.run(move |remote| async move { remote.read_end(&name, |size| Ok(size.min(len)), first).await })
     }
 
     fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name, Some(limit)));
+        let (name, first) = (name.clone(), self.remote.start_read_end(name));
         self.run(move |remote| async move {
             let wanted = |size| {
                 let detail = format!("it has {size} bytes, at most {limit} were expected");
@@ -180,10 +180,6 @@ impl Store for SftpStore {
                 (Err(error), Err(_)) => Err(remote.error_of_writing("create", &dir, error).await),
             }
         })
-    }
-
-    fn lanes(&self) -> usize {
-        self.remote.client.lanes()
     }
 
     fn traffic(&self) -> Traffic {

@@ -9,19 +9,12 @@ use crate::base::budget::{Budget, Permit};
 use crate::sftp::tasks::{First, Inbox, Outbox, Tasks, mailbox};
 use crate::sftp::{Answer, Target};
 
-/// Bytes of one file that may be on their way: twice the window that OpenSSH gives a channel. Whoever writes several files sees by waiting
-/// which of them are slow, and gives the next bytes to another.
-const ONE_FILE: u64 = 4 << 20;
-
 /// Appends of small files up to this length do not wait for the budget that bags share.
 const SMALL: usize = 64 << 10;
 
-/// A share of the budget of all files, and of that of one.
-type Permits = [Permit; 2];
-
 /// What the caller tells the task. The end of messages without a commit abandons the file.
 enum Message {
-    Append(Vec<u8>, Option<Permits>),
+    Append(Vec<u8>, Option<Permit>),
     Finish,
     Commit(Name, Completer<()>),
 }
@@ -55,7 +48,6 @@ pub(super) struct SftpUpload {
     outbox: Outbox<Message>,
     state: Arc<State>,
     budget: Budget,
-    own: Budget,
     class: Class,
 }
 
@@ -78,7 +70,7 @@ impl SftpUpload {
         let state = Arc::new(State::default());
         let told = state.clone();
         tasks.spawn(async move { write(writer, first, inbox, &told).await });
-        Self { outbox, state, budget: budget.clone(), own: Budget::new(ONE_FILE), class }
+        Self { outbox, state, budget: budget.clone(), class }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -97,13 +89,8 @@ impl Upload for SftpUpload {
     fn append(&mut self, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.check()?;
         let free = self.class == Class::Control && bytes.len() <= SMALL;
-        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        // First the file's own, so that no bytes of all are held while others could use them.
-        let permits = (!free).then(|| {
-            let own = self.own.take(len);
-            [own, self.budget.take(len)]
-        });
-        self.outbox.send(Message::Append(bytes, permits));
+        let permit = (!free).then(|| self.budget.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX)));
+        self.outbox.send(Message::Append(bytes, permit));
         Ok(())
     }
 
@@ -188,7 +175,7 @@ async fn append_all(
             },
         };
         match message {
-            Some(Message::Append(bytes, permits)) => writer.append(&bytes, permits),
+            Some(Message::Append(bytes, permit)) => writer.append(&bytes, permit),
             Some(Message::Finish) => writer.close().await?,
             Some(Message::Commit(name, completer)) => return Ok(Some((name, completer))),
             None => return Ok(None),

@@ -14,8 +14,9 @@ use crate::sftp::reply::Code;
 use crate::sftp::transfer::all_done;
 use crate::sftp::{Answer, Client, Handle, Outcome, RequestError, Target};
 
-/// How often a file that is said to exist is looked for before the reason must be another one.
-const RACES: u32 = 2;
+/// How often a file that is said to exist is looked for in vain before the reason must be another one. Each time it may
+/// have been another client's, created and renamed meanwhile: so many would have to do that at once.
+const RACES: u32 = 8;
 
 /// How often missing directories are made: the connection may be lost in between.
 const MAKINGS: u32 = 3;
@@ -26,7 +27,7 @@ struct Piece {
     data: Bytes,
     answer: Answer,
     /// Gives the bytes back to the budget when the last piece that has some of them is acknowledged.
-    _permits: Option<Arc<[Permit; 2]>>,
+    _permit: Option<Arc<Permit>>,
 }
 
 /// See the module.
@@ -126,8 +127,8 @@ impl Writer {
     }
 
     /// Adds bytes, and sends what makes whole WRITEs.
-    pub(super) fn append(&mut self, bytes: &[u8], permits: Option<[Permit; 2]>) {
-        let permits = permits.map(Arc::new);
+    pub(super) fn append(&mut self, bytes: &[u8], permit: Option<Permit>) {
+        let permit = permit.map(Arc::new);
         let size = usize::try_from(self.client().write_size()).unwrap_or(usize::MAX);
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -142,7 +143,7 @@ impl Writer {
                 && let Some(request) = self.cut()
                 && let [answer] = self.client().submit_all(self.place(), [request.clone()])
             {
-                self.sent(request, answer, permits.clone());
+                self.sent(request, answer, permit.clone());
             }
         }
     }
@@ -163,9 +164,9 @@ impl Writer {
         Request::Write { handle, offset, data }
     }
 
-    fn sent(&mut self, request: Request, answer: Answer, permits: Option<Arc<[Permit; 2]>>) {
+    fn sent(&mut self, request: Request, answer: Answer, permit: Option<Arc<Permit>>) {
         if let Request::Write { offset, data, .. } = request {
-            self.pieces.push_back(Piece { offset, data, answer, _permits: permits });
+            self.pieces.push_back(Piece { offset, data, answer, _permit: permit });
         }
     }
 
@@ -337,6 +338,6 @@ impl Writer {
 async fn last(mut answers: Vec<Answer>) -> Outcome {
     match answers.pop() {
         Some(answer) => answer.await,
-        None => Outcome::unanswered(RequestError::Stopped),
+        None => Outcome { result: Err(RequestError::Stopped), resent: false, place: None },
     }
 }
