@@ -149,6 +149,24 @@ fn end_of_the_server_program() {
     assert_eq!(driven.received[&ChannelId(0)], b"12345");
 }
 
+/// The output may end long before the program does, and how it did is still told; but not waited for without end.
+#[test]
+fn end_of_the_output_before_that_of_the_program() {
+    for (rest, said) in [("sleep 0.3; exit 3", " with exit status 3"), ("sleep 30", "")] {
+        let command = format!("head -c 5; exec <&- >&- 2>&-; {rest}");
+        let options = SshdOptions { subsystem: Subsystem::Command(command), ..SshdOptions::default() };
+        let Some(server) = server(options) else { return };
+        let mut driven = Driven::new(connect(&server, &[]).unwrap(), Duration::from_secs(15));
+        driven.open(1);
+        driven.link.send(ChannelId(0), b"12345");
+        while driven.closed.is_empty() {
+            driven.step().unwrap();
+        }
+        assert_eq!(driven.closed, [(ChannelId(0), format!("the SFTP server ended{said}"))]);
+        assert_eq!(driven.received[&ChannelId(0)], b"12345");
+    }
+}
+
 #[test]
 fn connection_cut() {
     let Some(mut server) = server(echo()) else { return };

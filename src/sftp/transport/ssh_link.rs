@@ -27,6 +27,9 @@ const UNSENT: usize = 128 << 10;
 /// The control channel may add this on top, so that it never waits for the others.
 const UNSENT_CONTROL: usize = UNSENT + (64 << 10);
 
+/// How long a channel that said its last byte is waited for to be closed: how its program ended comes in between.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// What libssh2 puts into one packet.
 const PORTION: usize = 32_700;
 
@@ -55,6 +58,14 @@ struct Open {
     channel: Channel,
     /// It took less than it was offered.
     hungry: bool,
+    /// Since when nothing more can come but how the program ended.
+    ended: Option<Duration>,
+}
+
+impl Open {
+    fn new(channel: Channel) -> Self {
+        Self { channel, hungry: false, ended: None }
+    }
 }
 
 impl SshLink {
@@ -97,15 +108,12 @@ impl SshLink {
 
     /// Reads each channel until it gives no more, and ends those that are closed.
     fn read_channels(&mut self, events: &mut Vec<LinkEvent>) -> Result<(), LinkError> {
-        let mut ended = Vec::new();
+        let mut closed = Vec::new();
         let buffer = &mut self.buffer[..];
         for (id, open) in &mut self.channels {
-            loop {
+            while open.ended.is_none() {
                 match open.channel.read(buffer) {
-                    Ok(0) => {
-                        ended.push(*id);
-                        break;
-                    }
+                    Ok(0) => open.ended = Some(self.clock.monotonic()),
                     Ok(count) => {
                         events.push(LinkEvent::Data(*id, buffer.get(..count).unwrap_or_default().to_vec()));
                     }
@@ -113,8 +121,19 @@ impl SshLink {
                     Err(error) => return Err(broken(&error)),
                 }
             }
+            // The exit status follows the end of the data, and goes before the close.
+            if let Some(since) = open.ended
+                && match open.channel.wait_close() {
+                    Err(error) if fault(&error) == Fault::Again => {
+                        self.clock.monotonic().saturating_sub(since) >= FAREWELL
+                    }
+                    Ok(()) | Err(_) => true,
+                }
+            {
+                closed.push(*id);
+            }
         }
-        for id in ended {
+        for id in closed {
             if let Some(open) = self.channels.remove(&id) {
                 events.push(LinkEvent::Closed(id, last_words(&open)));
                 self.closing.push(open.channel);
@@ -154,7 +173,7 @@ impl SshLink {
             match channel.subsystem("sftp") {
                 Ok(()) => {
                     events.push(LinkEvent::Opened(id));
-                    self.channels.insert(id, Open { channel, hungry: false });
+                    self.channels.insert(id, Open::new(channel));
                 }
                 Err(error) => match fault(&error) {
                     Fault::Again => waiting.push((id, channel)),
@@ -176,6 +195,13 @@ impl SshLink {
         self.channels
             .iter()
             .any(|(id, open)| open.hungry && unsent < limit(*id) && open.channel.write_window().remaining > 0)
+    }
+
+    /// How long to wait at most, so that channels that are not closed in time are told of.
+    fn patience(&self) -> Duration {
+        let now = self.clock.monotonic();
+        let left = |since: Duration| FAREWELL.saturating_sub(now.saturating_sub(since));
+        self.channels.values().filter_map(|open| open.ended).map(left).min().unwrap_or(Duration::MAX)
     }
 
     /// One round of I/O; whether bytes came in.
@@ -258,7 +284,9 @@ impl Link for SshLink {
             let Some(left) = timeout.checked_sub(self.clock.monotonic().saturating_sub(start)) else { break };
             let unsent = self.engine.unsent() > 0;
             let failed = |error| LinkError::new(LinkErrorKind::Local, error);
-            match wait(self.engine.socket(), unsent, Some(waker), left).map_err(failed)? {
+            match wait(self.engine.socket(), unsent, Some(waker), left.min(self.patience()))
+                .map_err(failed)?
+            {
                 Ready::Socket => {}
                 Ready::Nothing | Ready::Waker => break,
             }
