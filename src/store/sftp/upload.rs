@@ -1,5 +1,7 @@
 //! Files being written: the caller's end, and the task that follows the server's answers.
 
+use std::future::{self, Future};
+use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::super::{Class, Completer, Name, Pending, StoreError, Upload};
@@ -9,12 +11,22 @@ use crate::base::budget::{Budget, Permit};
 use crate::sftp::tasks::{First, Inbox, Outbox, Tasks, mailbox};
 use crate::sftp::{Answer, Target};
 
+/// Bytes of one file that may be on their way: twice the window that OpenSSH gives a channel. Whoever writes several files sees by waiting
+/// which of them are slow, and gives the next bytes to another.
+const ONE_FILE: u64 = 4 << 20;
+
 /// Appends of small files up to this length do not wait for the budget that bags share.
 const SMALL: usize = 64 << 10;
 
+/// The shares that some bytes have of the budget of their file, and of that of all.
+pub(super) struct Permits {
+    _own: Permit,
+    _all: Permit,
+}
+
 /// What the caller tells the task. The end of messages without a commit abandons the file.
 enum Message {
-    Append(Vec<u8>, Option<Permit>),
+    Append(Vec<u8>, Option<Permits>),
     Finish,
     Commit(Name, Completer<()>),
 }
@@ -48,6 +60,7 @@ pub(super) struct SftpUpload {
     outbox: Outbox<Message>,
     state: Arc<State>,
     budget: Budget,
+    own: Budget,
     class: Class,
 }
 
@@ -70,7 +83,7 @@ impl SftpUpload {
         let state = Arc::new(State::default());
         let told = state.clone();
         tasks.spawn(async move { write(writer, first, inbox, &told).await });
-        Self { outbox, state, budget: budget.clone(), class }
+        Self { outbox, state, budget: budget.clone(), own: Budget::new(ONE_FILE), class }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -89,8 +102,13 @@ impl Upload for SftpUpload {
     fn append(&mut self, bytes: Vec<u8>) -> Result<(), StoreError> {
         self.check()?;
         let free = self.class == Class::Control && bytes.len() <= SMALL;
-        let permit = (!free).then(|| self.budget.take(u64::try_from(bytes.len()).unwrap_or(u64::MAX)));
-        self.outbox.send(Message::Append(bytes, permit));
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        // First the file's own, so that no bytes of all are held while others could use them.
+        let permits = (!free).then(|| {
+            let own = self.own.take(len);
+            Permits { _own: own, _all: self.budget.take(len) }
+        });
+        self.outbox.send(Message::Append(bytes, permits));
         Ok(())
     }
 
@@ -145,15 +163,32 @@ async fn write(mut writer: Writer, first: Vec<Answer>, mut inbox: Inbox<Message>
         }
         Err(error) => (error, false),
     };
-    if created {
-        writer.remove().await;
-    }
+    // The caller may be waiting for the room that bytes of this very file take, and nobody else would give that back.
+    writer.forget();
+    // It hears of the failure when the name is free again.
+    let commit = match created {
+        true => pass(&mut inbox, writer.remove()).await,
+        false => None,
+    };
     state.tell(|told| told.failed = Some(failed.duplicate()));
-    // The caller may be waiting for room or on its way to commit: take all it sends, and tell it there.
-    while let Some(message) = inbox.next().await {
-        if let Message::Commit(_, completer) = message {
-            completer.complete(Err(failed));
-            return;
+    // Or it may be on its way to commit: take all it sends, and tell it there.
+    let commit = match commit {
+        Some(completer) => Some(completer),
+        None => pass(&mut inbox, future::pending()).await,
+    };
+    if let Some(completer) = commit {
+        completer.complete(Err(failed));
+    }
+}
+
+/// Lets messages pass until `end`, or until no more will come; whom to tell, if there was a commit.
+async fn pass(inbox: &mut Inbox<Message>, end: impl Future<Output = ()>) -> Option<Completer<()>> {
+    let (mut end, mut commit) = (pin!(end), None);
+    loop {
+        match inbox.next_or(&mut end).await {
+            First::Message(Some(Message::Commit(_, completer))) => commit = Some(completer),
+            First::Message(Some(_)) => {}
+            First::Message(None) | First::Answer(()) => return commit,
         }
     }
 }
@@ -175,7 +210,7 @@ async fn append_all(
             },
         };
         match message {
-            Some(Message::Append(bytes, permit)) => writer.append(&bytes, permit),
+            Some(Message::Append(bytes, permits)) => writer.append(&bytes, permits),
             Some(Message::Finish) => writer.close().await?,
             Some(Message::Commit(name, completer)) => return Ok(Some((name, completer))),
             None => return Ok(None),

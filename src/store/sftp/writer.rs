@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::super::{ErrorKind, Name, StoreError};
 use super::reading::length;
 use super::remote::{Remote, Tries, is_missing};
-use crate::base::budget::Permit;
+use super::upload::Permits;
 use crate::sftp::packet::{OpenMode, Request, extension};
 use crate::sftp::reply::Code;
 use crate::sftp::transfer::all_done;
@@ -26,8 +26,8 @@ struct Piece {
     offset: u64,
     data: Bytes,
     answer: Answer,
-    /// Gives the bytes back to the budget when the last piece that has some of them is acknowledged.
-    _permit: Option<Arc<Permit>>,
+    /// Gives the bytes back to the budgets when the last piece that has some of them is acknowledged.
+    _permits: Option<Arc<Permits>>,
 }
 
 /// See the module.
@@ -127,8 +127,8 @@ impl Writer {
     }
 
     /// Adds bytes, and sends what makes whole WRITEs.
-    pub(super) fn append(&mut self, bytes: &[u8], permit: Option<Permit>) {
-        let permit = permit.map(Arc::new);
+    pub(super) fn append(&mut self, bytes: &[u8], permits: Option<Permits>) {
+        let permits = permits.map(Arc::new);
         let size = usize::try_from(self.client().write_size()).unwrap_or(usize::MAX);
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -143,7 +143,7 @@ impl Writer {
                 && let Some(request) = self.cut()
                 && let [answer] = self.client().submit_all(self.place(), [request.clone()])
             {
-                self.sent(request, answer, permit.clone());
+                self.sent(request, answer, permits.clone());
             }
         }
     }
@@ -164,9 +164,9 @@ impl Writer {
         Request::Write { handle, offset, data }
     }
 
-    fn sent(&mut self, request: Request, answer: Answer, permit: Option<Arc<Permit>>) {
+    fn sent(&mut self, request: Request, answer: Answer, permits: Option<Arc<Permits>>) {
         if let Request::Write { offset, data, .. } = request {
-            self.pieces.push_back(Piece { offset, data, answer, _permit: permit });
+            self.pieces.push_back(Piece { offset, data, answer, _permits: permits });
         }
     }
 
@@ -314,6 +314,12 @@ impl Writer {
             self.acknowledge(outcome).await?;
         }
         Ok(())
+    }
+
+    /// Lets go of what was not acknowledged, and of its shares of the budgets: the file is given up.
+    pub(super) fn forget(&mut self) {
+        self.pieces.clear();
+        self.tail = Vec::new();
     }
 
     /// Closes the file and removes it, as far as the server is there.
