@@ -33,7 +33,7 @@ pub struct PackerOptions {
     pub level: Level,
     /// Threads that compress and seal.
     pub workers: usize,
-    /// Most bags of one kind that are streamed at once.
+    /// How many bags of one kind are streamed at once, if the store does not know better.
     pub streams: usize,
     /// A bag is ended when it has grown to this many bytes.
     pub bag_bytes: u64,
@@ -51,6 +51,9 @@ impl PackerOptions {
         Self { level, workers, streams: 4, bag_bytes: 32 << 20, queued_bytes: 24 << 20, keep_in: None }
     }
 }
+
+/// Another bag is begun when so many bytes wait for each that is open.
+const SPILL: u64 = 1 << 20;
 
 /// Hears of what a packer has done. Called from its threads; must not call the packer.
 pub trait PackerEvents: Send + Sync {
@@ -294,8 +297,11 @@ impl Shared {
         let mut lane = lock(of(&self.lanes, kind));
         let backlog = |stream: &Stream| stream.queued.load(Ordering::Relaxed);
         let least = lane.iter().map(backlog).min();
-        let spill = self.options.queued_bytes / 8;
-        if least.is_none_or(|least| least > spill && lane.len() < self.options.streams) {
+        let streams = match of(&self.stores, kind).lanes() {
+            0 => self.options.streams,
+            lanes => lanes,
+        };
+        if least.is_none_or(|least| least > SPILL && lane.len() < streams) {
             let stream = self.begin(kind);
             lane.insert(0, stream);
         }

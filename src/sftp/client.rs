@@ -96,7 +96,7 @@ impl Client {
         let answers = requests.map(|request| {
             let (sender, receiver) = oneshot::channel();
             let answer = Some(sender);
-            submissions.push(Submission { target, request, answer, number: 0, resent: false });
+            submissions.push(Submission::new(target, request, answer));
             Answer(receiver)
         });
         self.0.shared.submit(submissions);
@@ -109,7 +109,7 @@ impl Client {
         for request in requests {
             let (sender, receiver) = oneshot::channel();
             let answer = Some(sender);
-            submissions.push(Submission { target, request, answer, number: 0, resent: false });
+            submissions.push(Submission::new(target, request, answer));
             answers.push(Answer(receiver));
         }
         self.0.shared.submit(submissions);
@@ -149,6 +149,12 @@ impl Client {
     #[must_use]
     pub fn write_size(&self) -> u32 {
         self.0.shared.write_size()
+    }
+
+    /// How many files should be written at once to make full use of the line, as far as is known by now; 0 at the very beginning.
+    #[must_use]
+    pub fn lanes(&self) -> usize {
+        self.0.shared.lanes()
     }
 
     /// Whether the server offers an extension. Known once anything was answered.

@@ -46,7 +46,7 @@ impl Drop for Handle {
         if self.open {
             let request = Request::Close { handle: self.bytes.clone() };
             let target = Target::At(self.place);
-            self.shared.submit([Submission { target, request, answer: None, number: 0, resent: false }]);
+            self.shared.submit([Submission::new(target, request, None)]);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -84,9 +84,15 @@ pub(super) struct Submission {
     pub(super) number: u64,
     /// Whether it was sent before, on a connection that was lost.
     pub(super) resent: bool,
+    /// Whether it belongs on the channel of the one queued before, which it was submitted with.
+    pub(super) follows: bool,
 }
 
 impl Submission {
+    pub(super) fn new(target: Target, request: Request, answer: Option<oneshot::Sender<Outcome>>) -> Self {
+        Self { target, request, answer, number: 0, resent: false, follows: false }
+    }
+
     /// Hands a server's answer over. One that nobody takes is dropped, and a handle in it is closed.
     pub(super) fn answer(self, place: Place, result: Result<Value, RequestError>) {
         if let Some(answer) = self.answer {
@@ -159,6 +165,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     read_size: AtomicU32,
     write_size: AtomicU32,
+    lanes: AtomicUsize,
     hello: Mutex<Option<Arc<Hello>>>,
     log: Option<Mutex<Vec<(ChannelId, Kind)>>>,
 }
@@ -186,19 +193,22 @@ impl Shared {
             counters: Counters::default(),
             read_size: AtomicU32::new(SAFE_PAYLOAD),
             write_size: AtomicU32::new(SAFE_PAYLOAD),
+            lanes: AtomicUsize::new(0),
             hello: Mutex::default(),
             log: keep_log.then(Mutex::default),
         })
     }
 
-    /// Queues requests so that none of another thread comes between them; answered at once when there is no connection and will be none.
+    /// Queues requests so that none of another thread comes between them, and all of them reach one channel; answered at once when there is no
+    /// connection and will be none.
     pub(super) fn submit(&self, submissions: impl IntoIterator<Item = Submission>) {
         let mut refused = Vec::new();
         let closed = {
             let mut queue = lock(&self.queue);
             let closed = queue.closed.clone();
             let was_empty = queue.waiting.is_empty();
-            for mut submission in submissions {
+            for (place, mut submission) in submissions.into_iter().enumerate() {
+                submission.follows = place > 0;
                 submission.number = queue.submitted;
                 queue.submitted = queue.submitted.saturating_add(1);
                 match closed {
@@ -297,6 +307,15 @@ impl Shared {
         self.read_size.fetch_min(size.max(LEAST_READ), Ordering::Relaxed);
     }
 
+    /// How many bulk channels there are when all are needed.
+    pub(super) fn learn_lanes(&self, lanes: usize) {
+        self.lanes.store(lanes, Ordering::Relaxed);
+    }
+
+    pub(super) fn lanes(&self) -> usize {
+        self.lanes.load(Ordering::Relaxed)
+    }
+
     pub(super) fn write_size(&self) -> u32 {
         self.write_size.load(Ordering::Relaxed)
     }
@@ -326,7 +345,7 @@ mod tests {
 
     fn nobody_waits() -> Submission {
         let request = Request::Close { handle: Bytes::new() };
-        Submission { target: Target::Control, request, answer: None, number: 0, resent: false }
+        Submission::new(Target::Control, request, None)
     }
 
     /// Whether the driver would be woken within this time.

@@ -199,6 +199,10 @@ impl Store for CachedStore {
         self.inner.make_dir(dir)
     }
 
+    fn lanes(&self) -> usize {
+        self.inner.lanes()
+    }
+
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }

@@ -52,6 +52,10 @@ impl Store for Discard {
         Pending::ready(Ok(()))
     }
 
+    fn lanes(&self) -> usize {
+        self.0.lanes()
+    }
+
     fn traffic(&self) -> Traffic {
         self.0.traffic()
     }

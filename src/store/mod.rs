@@ -94,6 +94,11 @@ pub trait Store: Send + Sync {
     /// are kept.
     fn forget(&self, _name: &Name) {}
 
+    /// How many files should be written at once to make full use of the store, as far as is known by now; 0 where nothing is known.
+    fn lanes(&self) -> usize {
+        0
+    }
+
     /// What went over the wire so far; zeros for a store without one.
     fn traffic(&self) -> Traffic;
 }

@@ -253,6 +253,10 @@ impl Store for Throttled {
         self.down.inner.make_dir(dir)
     }
 
+    fn lanes(&self) -> usize {
+        self.down.inner.lanes()
+    }
+
     fn traffic(&self) -> Traffic {
         self.down.inner.traffic()
     }

@@ -30,7 +30,7 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) session: Session<Ticket>,
     pub(super) open: bool,
-    /// Requests on handles; they go first, since they finish what was begun.
+    /// Requests on handles; they go before all but the opening of the next file, since they finish what was begun.
     on_handles: VecDeque<Submission>,
     /// Requests on paths, in order.
     on_paths: VecDeque<Submission>,
@@ -97,21 +97,19 @@ impl Channel {
         if self.lazy.len() > LAZY_CLOSES
             || (self.files() >= settings.files_per_channel && !self.lazy.is_empty())
         {
-            let closes = self.lazy.drain(..).map(|handle| Submission {
-                target: Target::Control,
-                request: Request::Close { handle },
-                answer: None,
-                number: 0,
-                resent: false,
-            });
+            let close = |handle| Submission::new(Target::Control, Request::Close { handle }, None);
+            let closes = self.lazy.drain(..).map(close);
             self.on_handles.extend(closes);
         }
-        let next = if self.on_handles.front().is_some_and(fits) {
-            self.on_handles.pop_front()
-        } else if self.on_paths.front().is_some_and(|submission| {
+        let path = self.on_paths.front().filter(|submission| {
             fits(submission)
                 && (self.open_files < settings.files_per_channel || !opens(submission.request.kind()))
-        }) {
+        });
+        // The bytes of one file leave time to open the next one.
+        let is_ahead = self.id != CONTROL && path.is_some();
+        let next = if !is_ahead && self.on_handles.front().is_some_and(fits) {
+            self.on_handles.pop_front()
+        } else if path.is_some() {
             self.on_paths.pop_front()
         } else {
             None

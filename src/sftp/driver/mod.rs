@@ -12,6 +12,7 @@
 //! A machine that was suspended wakes with connections of which most are gone without a word, so they are tested at once.
 
 mod channel;
+mod distance;
 mod outage;
 mod placing;
 mod pulse;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use channel::{Channel, Ticket};
+use distance::Distance;
 use pulse::Pulse;
 
 use super::error::RequestError;
@@ -33,9 +35,9 @@ use crate::base::time::{Clock, Sleep};
 /// How the driver works.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many bulk channels are opened as soon as there are as many files to send or fetch.
+    /// How many bulk channels are opened as soon as there are as many files to send or fetch, unless the server is far away.
     pub bulk_channels: usize,
-    /// How many there may be when all of them are full.
+    /// How many there may be when all of them are full, or the server is far away.
     pub most_bulk_channels: usize,
     /// Bytes that may be outstanding on one channel: twice the window that OpenSSH gives.
     pub channel_budget: u64,
@@ -97,6 +99,7 @@ struct Standing {
     /// Since when it stands.
     since: Duration,
     pulse: Pulse,
+    distance: Distance,
     /// Whether a question that only asks for a sign of life is under way.
     is_asked: bool,
     /// Since when all bulk channels have been full.
@@ -211,6 +214,7 @@ impl Driver {
             turn: 0,
             since: now,
             pulse: Pulse::new(now),
+            distance: Distance::default(),
             is_asked: false,
             full_since: None,
         }
@@ -278,6 +282,9 @@ impl Driver {
                 if idle {
                     add(&self.shared.counters.serial_waits, 1);
                     standing.pulse = Pulse::new(now);
+                    if channel.open {
+                        standing.distance.asks(now);
+                    }
                     idle = false;
                 }
                 if channel.session.greet() {
@@ -339,10 +346,14 @@ impl Driver {
     }
 
     fn handle(&mut self, standing: &mut Standing, event: LinkEvent) -> Result<(), LinkError> {
-        standing.pulse.hear(self.clock.monotonic());
+        let now = self.clock.monotonic();
+        standing.pulse.hear(now);
         match event {
             LinkEvent::Heard => Ok(()),
             LinkEvent::Opened(id) => {
+                if id == CONTROL {
+                    standing.distance.asks(now);
+                }
                 if let Some(channel) = standing.channels.get_mut(&id) {
                     channel.open = true;
                 }
@@ -364,7 +375,10 @@ impl Driver {
                 self.lose_channel(standing, id, &why);
                 Ok(())
             }
-            LinkEvent::Data(id, bytes) => self.receive(standing, id, &bytes),
+            LinkEvent::Data(id, bytes) => {
+                standing.distance.hears(now);
+                self.receive(standing, id, &bytes)
+            }
         }
     }
 }

@@ -46,6 +46,12 @@ impl Driver {
         let (kept, lost): (Vec<_>, Vec<_>) = sent.chain(unsent).partition(Submission::survives);
         self.backlog.extend(kept);
         self.backlog.make_contiguous().sort_by_key(|submission| submission.number);
+        // Whom they followed may be done.
+        let mut before = None;
+        for submission in &mut self.backlog {
+            submission.follows &= before == submission.number.checked_sub(1);
+            before = Some(submission.number);
+        }
         for submission in lost {
             submission.fail(error.clone());
         }

@@ -36,11 +36,13 @@ impl Driver {
         }
     }
 
-    /// Gives requests on paths a channel, as far as there is one.
+    /// Gives requests on paths a channel, as far as there is one. What was submitted together stays together.
     pub(super) fn place(&mut self, standing: &mut Standing) {
         let mut left = VecDeque::new();
+        let mut before = None;
         for submission in self.backlog.drain(..) {
             let chosen = match submission.target {
+                _ if submission.follows => before,
                 Target::Control | Target::At(_) => Some(CONTROL),
                 Target::Bulk if standing.cap == 0 => Some(CONTROL),
                 Target::Bulk => bulk(standing, self.settings.files_per_channel),
@@ -53,6 +55,7 @@ impl Driver {
                     helps.then_some(CONTROL)
                 }),
             };
+            before = chosen;
             match chosen.and_then(|id| standing.channels.get_mut(&id)) {
                 Some(channel) => channel.push(submission),
                 None => left.push_back(submission),
@@ -61,22 +64,25 @@ impl Driver {
         self.backlog = left;
     }
 
-    /// Opens bulk channels: one for each file to be sent and each megabyte to be read, up to the usual number; and
-    /// one more whenever all have been full for a while although more waits.
+    /// Opens bulk channels: one for each file to be sent and each megabyte to be read, up to the number that
+    /// the distance asks for; and one more whenever all have been full for a while although more waits.
     pub(super) fn open_channels(&self, standing: &mut Standing, now: Duration) {
         let bulks = || standing.channels.values().filter(|channel| channel.id != CONTROL);
         let count = bulks().count();
         let files: usize = bulks().map(Channel::files).sum();
         let (mut uploads, mut bytes) = (0usize, 0u64);
-        for submission in &self.backlog {
+        for submission in self.backlog.iter().filter(|submission| !submission.follows) {
             match submission.target {
                 Target::Anywhere { bytes: more } => bytes = bytes.saturating_add(more),
-                _ => uploads = uploads.saturating_add(1),
+                Target::Bulk => uploads = uploads.saturating_add(1),
+                Target::Control | Target::At(_) => {}
             }
         }
         bytes = standing.channels.values().map(Channel::reading).fold(bytes, u64::saturating_add);
         let reads = usize::try_from(bytes / WORTH_A_CHANNEL).unwrap_or(usize::MAX);
-        let mut wanted = files.saturating_add(uploads).max(reads).min(self.settings.bulk_channels);
+        let usual = standing.distance.channels(self.settings.bulk_channels, self.settings.most_bulk_channels);
+        self.shared.learn_lanes(usual.min(standing.cap).max(1));
+        let mut wanted = files.saturating_add(uploads).max(reads).min(usual);
 
         let full = count > 0
             && bulks().all(|channel| channel.open && (channel.blocked || channel.is_waiting()))

@@ -140,6 +140,9 @@ impl Link for MachineLink {
             return;
         }
         self.channels.insert(channel, ServerChannel::default());
+        let mut world = self.machine.world();
+        world.most_channels = world.most_channels.max(self.channels.len());
+        drop(world);
         self.later(Duration::ZERO, LinkEvent::Opened(channel));
     }
 

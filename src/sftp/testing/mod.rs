@@ -108,6 +108,7 @@ struct World {
     latency: Duration,
     extensions: Vec<&'static str>,
     channels: usize,
+    most_channels: usize,
     /// The connection that opens more channels than these hears nothing any more.
     silent_after: Option<usize>,
     payload: usize,
@@ -151,6 +152,7 @@ impl Machine {
             latency: Duration::ZERO,
             extensions: vec![extension::FSYNC, extension::LIMITS, extension::STATVFS],
             channels: 10,
+            most_channels: 0,
             silent_after: None,
             payload: 255 * 1024,
             room: 1 << 40,
@@ -239,6 +241,11 @@ impl Machine {
 
     pub fn kinds(&self) -> Vec<Kind> {
         self.world().seen.iter().map(|(_, _, kind)| *kind).collect()
+    }
+
+    /// The most channels of a connection that were open at once.
+    pub fn most_channels(&self) -> usize {
+        self.world().most_channels
     }
 
     pub fn channels_seen(&self) -> usize {

@@ -26,6 +26,8 @@
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod flow_tests;
+#[cfg(test)]
 mod pipe_tests;
 mod reading;
 mod remote;
@@ -180,6 +182,10 @@ impl Store for SftpStore {
                 (Err(error), Err(_)) => Err(remote.error_of_writing("create", &dir, error).await),
             }
         })
+    }
+
+    fn lanes(&self) -> usize {
+        self.remote.client.lanes()
     }
 
     fn traffic(&self) -> Traffic {

@@ -174,6 +174,10 @@ impl Store for CallLog {
         self.answer(self.inner.make_dir(dir), sent + 1)
     }
 
+    fn lanes(&self) -> usize {
+        self.inner.lanes()
+    }
+
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }

@@ -254,6 +254,10 @@ impl Store for FaultyStore {
         self.pass(Op::MakeDir, dir, |store| store.make_dir(dir))
     }
 
+    fn lanes(&self) -> usize {
+        self.inner.lanes()
+    }
+
     fn traffic(&self) -> Traffic {
         self.inner.traffic()
     }
