@@ -2,7 +2,8 @@
 
 use super::FsckError;
 use super::report::Report;
-use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId};
+use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId, TagsId};
+use crate::generation::{leases, tags};
 use crate::store::{Listed, Name, Pending, Store, layout};
 
 /// The files of a repository, by kind.
@@ -16,6 +17,8 @@ pub struct Listing {
     pub sessions: Vec<(ClientId, GenerationId, i64)>,
     /// Generations.
     pub generations: Vec<(ClientId, GenerationId)>,
+    /// Files of tags.
+    pub tags: Vec<(ClientId, GenerationId, TagsId)>,
     /// Lists of garbage collection: their names.
     pub collecting: Vec<Name>,
     /// Bags, with their sizes.
@@ -40,10 +43,10 @@ pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError
     sort.each("", top.wait()?, |file| known(&file.name).then_some(()));
     listing.slots = sort.each("keys", keys.wait()?, |file| file.name.parse().ok());
     listing.segments = sort.each("index", index.wait()?, |file| Some((file.name.parse().ok()?, file.size)));
-    let leases =
-        sort.each("sessions", sessions.wait()?, |file| Some((parse_lease(&file.name)?, file.modified)));
-    let sessions = leases.into_iter().filter(|((_, _, segment), _)| segment.is_none());
-    listing.sessions = sessions.map(|((client, id, _), modified)| (client, id, modified)).collect();
+    let sessions = sort
+        .each("sessions", sessions.wait()?, |file| leases::parse(&file.name).is_some().then(|| file.clone()));
+    let whole = leases::of(&sessions).into_iter().filter(|held| held.is_whole);
+    listing.sessions = whole.map(|held| (held.client, held.id, held.since)).collect();
     for (directory, files) in collecting {
         let files = files.wait()?;
         listing.collecting.extend(sort.each(directory, files, |file| collecting_name(directory, &file.name)));
@@ -58,8 +61,17 @@ pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError
         clients.iter().map(|client| (*client, ask(layout::generations(*client)))).collect();
     let of_bags: Vec<_> = firsts.iter().map(|first| (*first, ask(layout::bag_directory(*first)))).collect();
     for (client, (files, name)) in of_clients {
-        let ids: Vec<GenerationId> = sort.below(&name, files, |file| file.name.parse().ok())?;
-        listing.generations.extend(ids.into_iter().map(|id| (client, id)));
+        let known = |file: &Listed| match tags::parse(&file.name) {
+            Some((id, tags)) => Some((id, Some(tags))),
+            None => Some((file.name.parse().ok()?, None)),
+        };
+        let ids: Vec<(GenerationId, Option<TagsId>)> = sort.below(&name, files, known)?;
+        for (id, tags) in ids {
+            match tags {
+                None => listing.generations.push((client, id)),
+                Some(tags) => listing.tags.push((client, id, tags)),
+            }
+        }
     }
     for (first, (files, name)) in of_bags {
         let bag = |file: &Listed| {
@@ -113,13 +125,6 @@ impl Sorter<'_> {
             self.report.note(&path, "not a file of this repository; it is ignored");
         }
     }
-}
-
-fn parse_lease(name: &str) -> Option<(ClientId, GenerationId, Option<SegmentId>)> {
-    let mut parts = name.split('.');
-    let lease = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let segment = parts.next().map(str::parse).transpose().ok()?;
-    parts.next().is_none().then_some((lease.0, lease.1, segment))
 }
 
 fn collecting_name(directory: &str, name: &str) -> Option<Name> {

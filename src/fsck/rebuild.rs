@@ -12,6 +12,7 @@ use crate::bag::reader::BagReader;
 use crate::base::cancel::Cancel;
 use crate::base::id::SegmentId;
 use crate::generation::Session;
+use crate::generation::session::PublishedSegment;
 use crate::index::{BagEntry, Segment, SegmentBag};
 use crate::store::{ErrorKind, Store, layout};
 
@@ -65,11 +66,8 @@ pub fn run(
     if !open.bags.is_empty() {
         published.push(session.publish_segment(&open.encode()));
     }
-    let mut rebuilt = Rebuilt::default();
-    for segment in published {
-        segment.wait()?;
-        rebuilt.written = rebuilt.written.saturating_add(1);
-    }
+    let mut rebuilt = Rebuilt { written: u64::try_from(published.len()).unwrap_or(u64::MAX), removed: 0 };
+    PublishedSegment::wait_for_all(published)?;
     rebuilt.removed = remove(&**reader.store(BagKind::Data), old)?;
     Ok(rebuilt)
 }

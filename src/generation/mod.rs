@@ -3,13 +3,15 @@
 pub mod baglist;
 pub mod catalog;
 pub mod format;
+pub mod leases;
 pub mod locate;
 pub mod session;
 pub mod spec;
+pub mod tags;
 pub mod trees;
 
 pub use baglist::BagCounter;
-pub use catalog::{Catalog, CatalogError};
+pub use catalog::{Catalog, CatalogError, Found, TagFile};
 pub use format::{BagListRef, BagUse, Counts, Generation, Root};
 pub use session::{Session, SessionError, Started};
 pub use spec::{Spec, SpecError};

@@ -3,6 +3,10 @@
 //! A session is the file `sessions/<client>.<id>`, created exclusively before anything is read. What others act on is published only by renaming a
 //! lease file of the session to its final name, so publishing and still holding the lease are one atomic step: whoever removes the lease
 //! files has revoked the session, and its renames fail. The session file itself becomes the generation record.
+//!
+//! Lease files of segments are created late, when there is something to publish. Behind the creation of each it is asked whether the session file is still there, and
+//! nothing is published with a lease that came into being after that was gone: else a session that was revoked long ago could have the index name bags that are collected
+//! by now. Whoever revokes removes the session file first and looks for the others then ([`super::leases::revoke`]), so each of them was either there to be found, or came too late.
 
 use super::format::{self, Generation};
 use crate::bag::Sealing;
@@ -36,7 +40,7 @@ pub struct Started {
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// Somebody removed the lease files.
-    #[error("the session {0} was revoked: its lease file is gone from the repository; run the command again")]
+    #[error("the session {0} was revoked (its lease is gone from the repository), so nothing was published")]
     Revoked(GenerationId),
     /// The store failed.
     #[error(transparent)]
@@ -74,7 +78,9 @@ impl Session {
     pub fn segment(&self) -> SegmentLease {
         let id = SegmentId::random();
         let lease = self.store.create(&layout::segment_lease(self.client, self.id, id), Class::Control);
-        SegmentLease { session: self.id, id, name: layout::segment(id), sealing: self.sealing.clone(), lease }
+        let held = self.store.read_tail(&layout::session(self.client, self.id), 0).and_then(|_| Ok(()));
+        let sealing = self.sealing.clone();
+        SegmentLease { session: self.id, id, name: layout::segment(id), sealing, lease, held }
     }
 
     /// Begins to publish an index segment with this plaintext. All bags that it names must be acknowledged.
@@ -82,7 +88,7 @@ impl Session {
         let mut segment = self.segment();
         match segment.fill(plaintext) {
             Ok(()) => segment.publish(),
-            Err(error) => PublishedSegment { session: self.id, commit: Pending::ready(Err(error)) },
+            Err(error) => PublishedSegment { session: self.id, state: State::Failed(error) },
         }
     }
 
@@ -119,6 +125,7 @@ pub struct SegmentLease {
     name: Name,
     sealing: Sealing,
     lease: Box<dyn Upload>,
+    held: Pending<()>,
 }
 
 impl SegmentLease {
@@ -137,9 +144,10 @@ impl SegmentLease {
         self.lease.finish()
     }
 
-    /// Begins to publish it. All bags that it names must be acknowledged.
+    /// Publishes it as soon as it is known that the session was still there when this lease came. All bags that it names must be acknowledged.
     pub fn publish(self) -> PublishedSegment {
-        PublishedSegment { session: self.session, commit: self.lease.commit(&self.name) }
+        let Self { session, name, lease, held, .. } = self;
+        PublishedSegment { session, state: State::Asked { held, lease, name } }
     }
 }
 
@@ -147,16 +155,52 @@ impl SegmentLease {
 #[must_use = "a generation may be published only after its segments"]
 pub struct PublishedSegment {
     session: GenerationId,
-    commit: Pending<()>,
+    state: State,
+}
+
+enum State {
+    /// Whether the session was still there when the lease came is not known yet.
+    Asked { held: Pending<()>, lease: Box<dyn Upload>, name: Name },
+    /// It was.
+    Renaming(Pending<()>),
+    /// It was not, or something else failed.
+    Failed(StoreError),
 }
 
 impl PublishedSegment {
+    /// Renames the lease, if it is one.
+    fn go_on(&mut self) {
+        let gone = StoreError::new(ErrorKind::Other, "publish", "a segment", "it was given up");
+        self.state = match std::mem::replace(&mut self.state, State::Failed(gone)) {
+            State::Asked { held, lease, name } => match held.wait() {
+                Ok(()) => State::Renaming(lease.commit(&name)),
+                Err(error) => State::Failed(error),
+            },
+            state => state,
+        };
+    }
+
     /// Waits until it is published.
     ///
     /// # Errors
     /// `Revoked` when the lease is gone.
-    pub fn wait(self) -> Result<(), SessionError> {
-        self.commit.wait().map_err(|error| revoked(self.session, error))
+    pub fn wait(mut self) -> Result<(), SessionError> {
+        self.go_on();
+        let outcome = match self.state {
+            State::Renaming(commit) => commit.wait(),
+            State::Asked { held, .. } => held.wait(),
+            State::Failed(error) => Err(error),
+        };
+        outcome.map_err(|error| revoked(self.session, error))
+    }
+
+    /// Waits until all of these are published: two serial round trips, however many they are.
+    ///
+    /// # Errors
+    /// `Revoked` when a lease is gone.
+    pub fn wait_for_all(mut segments: Vec<Self>) -> Result<(), SessionError> {
+        segments.iter_mut().for_each(Self::go_on);
+        segments.into_iter().try_for_each(Self::wait)
     }
 }
 
