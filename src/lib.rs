@@ -4,7 +4,7 @@
 //! is; [`crypto`], [`compress`] and [`chunker`] are pure; [`sftp`] speaks SFTP and knows nothing of backups;
 //! [`store`] is named immutable files, wherever they are; [`live`] is the file system that is backed up; [`sealed`],
 //! [`bag`], [`dir`], [`index`] and [`generation`] are the structures of a repository; [`repo`] opens one and hands
-//! out its parts; [`backup`], [`restore`] and [`fsck`] are one operation each; [`cli`] is the only place that
+//! out its parts; [`backup`], [`restore`], [`forget`] and [`fsck`] are one operation each; [`cli`] is the only place that
 //! prints, reads the environment or knows a flag.
 
 pub mod base;
@@ -29,6 +29,7 @@ pub mod sealed;
 pub mod repo;
 
 pub mod backup;
+pub mod forget;
 pub mod fsck;
 pub mod restore;
 

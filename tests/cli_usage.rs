@@ -9,7 +9,21 @@ fn help_goes_to_standard_output() {
     let help = Kitbag::new().run(["--help"]).code(0);
     assert!(help.stdout.contains("Usage: kitbag") && help.stdout.contains("Exit codes:"), "{}", help.stdout);
     assert_eq!(help.stderr, "");
-    for command in ["init", "backup", "generations", "ls", "restore", "cat", "clients", "fsck", "cache"] {
+    for command in [
+        "init",
+        "backup",
+        "generations",
+        "ls",
+        "restore",
+        "cat",
+        "clients",
+        "fsck",
+        "cache",
+        "forget",
+        "tag",
+        "remove-client",
+        "sessions",
+    ] {
         assert!(help.stdout.contains(command), "{command}");
         assert!(Kitbag::new().run([command, "--help"]).code(0).stdout.contains("--repository"));
     }

@@ -20,6 +20,7 @@ use kitbag::entry::{
     Content, Entry, Kind as EntryKind, ListPart, Metadata, Owner, Piece, Place, Reference, Xattr, XattrValue,
 };
 use kitbag::generation::format::{decode_bucket, decode_record, encode_bucket, encode_record};
+use kitbag::generation::tags;
 use kitbag::generation::{BagListRef, BagUse, Counts, Generation, Root};
 use kitbag::store::layout;
 use kitbag::store::testing::MemoryStore;
@@ -106,6 +107,13 @@ fn leaf() -> Page {
         entry("f", device, Content::Empty),
         entry("g", long, Content::Lists { depth: 1, parts: vec![ListPart { list: fourth, bytes: 1 << 32 }] }),
     ])
+}
+
+#[test]
+fn tags_of_a_generation() {
+    let all = ["before the move", "keep"].map(str::to_owned).into();
+    same("tags", &tags::encode(&all));
+    assert_eq!(tags::decode(&golden("tags")).unwrap(), all);
 }
 
 #[test]

@@ -202,7 +202,8 @@ impl Checkpoints<'_> {
             roots,
             counts: self.walk.counts(),
             options: options.words.clone(),
-            tags: options.tags.clone(),
+            // They are meant for the complete one.
+            tags: Vec::new(),
             bag_list,
         }))
     }

@@ -93,7 +93,8 @@ impl Maker<'_> {
         let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
         counts.stored_bytes = bag_bytes;
         let (is_unchanged, bags) = (same_as.is_some(), stored.len());
-        let is_skipped = options.dry_run || (is_unchanged && options.skip_if_unchanged);
+        let is_skipped =
+            options.dry_run || (is_unchanged && options.skip_if_unchanged && options.tags.is_empty());
         let generation = Generation {
             id: session.id(),
             client: options.client.clone(),

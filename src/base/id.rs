@@ -143,6 +143,10 @@ id!(
     ClientId, 16, "a client id"
 );
 id!(
+    /// Names a file of tags; random.
+    TagsId, 8, "an id of tags"
+);
+id!(
     /// Names a record of garbage collection (`condemned/`, `moved/`); random.
     CollectionId, 16, "a collection id"
 );
@@ -153,6 +157,7 @@ random_id!(GenerationId);
 random_id!(RepositoryId);
 random_id!(KeySlotId);
 random_id!(CollectionId);
+random_id!(TagsId);
 
 #[cfg(test)]
 mod tests {

@@ -130,8 +130,21 @@ pub enum Command {
     Restore(Restore),
     /// Write a file of a generation to standard output
     Cat(Cat),
-    /// List the clients of the repository
+    /// List the clients of the repository: how many generations each has, and the last one
     Clients,
+    /// Forget generations: named ones, or all that a policy does not keep
+    Forget(Forget),
+    /// Give generations tags, which keep them from being forgotten
+    #[command(subcommand)]
+    Tag(Tag),
+    /// Forget all generations of a client
+    RemoveClient(RemoveClient),
+    /// List who is writing to the repository, and since when by the server's clock
+    Sessions {
+        /// What to do with them.
+        #[command(subcommand)]
+        what: Option<Sessions>,
+    },
     /// Check the repository
     Fsck(Fsck),
     /// Look at the local caches, or clear them
@@ -202,9 +215,93 @@ pub struct Backup {
     #[arg(long, value_name = "TIME|SIZE")]
     pub checkpoint: Option<String>,
 
+    /// Give the generation this tag, which keeps it from being forgotten; may be repeated
+    #[arg(long = "tag", value_name = "NAME")]
+    pub tags: Vec<String>,
+
     /// Do everything but send: say what would be saved
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+}
+
+const FORGET_HELP: &str = "\
+A policy is a list such as 72h,7d,5w,12m,3y: the newest generation is kept of each of the last 72 hours, 7 days, 5 weeks, 12 months and 3 years \
+that have one; a bare number keeps the newest so many. It is applied to each set of roots by itself. Checkpoints, and generations dated in the \
+future, are not counted; what has a tag is kept.
+
+What was forgotten takes space until `kitbag gc` gives it back.";
+
+/// `kitbag forget`
+#[derive(Debug, Default, ClapArgs)]
+#[command(after_help = FORGET_HELP)]
+pub struct Forget {
+    /// Forget these: latest, latest~2, an id or its beginning, a date
+    #[arg(value_name = "SPEC", required_unless_present = "keep", conflicts_with = "keep")]
+    pub generations: Vec<String>,
+
+    /// Forget all that this does not keep, such as 72h,7d,5w,12m,3y
+    #[arg(long, value_name = "POLICY")]
+    pub keep: Option<String>,
+
+    /// Apply the policy to all clients, each by itself
+    #[arg(long, requires = "keep", conflicts_with = "generations")]
+    pub all_clients: bool,
+
+    /// Forget even the last generation of a set of roots
+    #[arg(long, conflicts_with = "keep")]
+    pub allow_empty: bool,
+
+    /// Forget nothing: say what becomes of each generation, and why
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
+}
+
+/// `kitbag tag`
+#[derive(Debug, Subcommand)]
+pub enum Tag {
+    /// Add tags to a generation
+    Add {
+        /// Which: latest, latest~2, an id or its beginning, a date
+        #[arg(value_name = "SPEC")]
+        generation: String,
+        /// The tags
+        #[arg(value_name = "NAME", required = true)]
+        tags: Vec<String>,
+    },
+    /// Remove tags from a generation
+    Remove {
+        /// Which: latest, latest~2, an id or its beginning, a date
+        #[arg(value_name = "SPEC")]
+        generation: String,
+        /// The tags
+        #[arg(value_name = "NAME", required = true)]
+        tags: Vec<String>,
+    },
+    /// List the generations that have tags
+    List,
+}
+
+/// `kitbag remove-client`
+#[derive(Debug, Default, ClapArgs)]
+pub struct RemoveClient {
+    /// The client's name
+    #[arg(value_name = "NAME")]
+    pub client: String,
+
+    /// Do not ask
+    #[arg(long, short = 'y')]
+    pub yes: bool,
+}
+
+/// `kitbag sessions`
+#[derive(Debug, Subcommand)]
+pub enum Sessions {
+    /// Keep a session from publishing anything: for one whose machine will never come back
+    Revoke {
+        /// The session's id, or its beginning
+        #[arg(value_name = "ID")]
+        session: String,
+    },
 }
 
 /// `kitbag ls`

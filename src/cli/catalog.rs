@@ -4,27 +4,157 @@ use std::collections::BTreeMap;
 
 use super::Context;
 use super::error::{Exit, Failure};
-use crate::base::id::{ClientId, GenerationId};
+use super::nearest::nearest;
+use crate::base::id::ClientId;
+use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock};
-use crate::generation::{Catalog, CatalogError, Generation, Spec};
+use crate::generation::{Catalog, CatalogError, Found, Generation, Spec};
 use crate::repo::Repository;
-use crate::store::ErrorKind;
+use crate::store::{ErrorKind, Listed};
+
+/// Names told at most in one sentence.
+const NAMED: usize = 12;
+
+/// Whose generations.
+#[derive(Debug, Clone, Copy)]
+pub enum Whose<'a> {
+    /// Those of the client of this name.
+    Of(&'a str),
+    /// Those of all clients.
+    All,
+}
+
+/// Generations as the repository shows them.
+pub struct Seen {
+    /// Each generation, readable or not.
+    pub found: Vec<Found>,
+    /// The clients' directories.
+    pub listed: Vec<(ClientId, Vec<Listed>)>,
+    /// `Damaged` when something could not be read; it was told.
+    pub exit: Exit,
+}
+
+/// Looks at generations: one flight for the names (two for those of all clients), one for what is in them. What is damaged is told.
+///
+/// # Errors
+/// When the store does not answer; that the client is not known, though others are.
+pub fn look(context: &Context, repository: &Repository, whose: Whose<'_>) -> Result<Seen, Failure> {
+    let catalog = repository.catalog();
+    let listed = match whose {
+        Whose::Of(name) => {
+            let client = repository.keys().names().client_id(name.as_bytes());
+            let listed = catalog.list(client).wait();
+            context.confirm(repository)?;
+            vec![(client, listed?)]
+        }
+        Whose::All => {
+            let clients = catalog.clients();
+            context.confirm(repository)?;
+            let asked: Vec<_> = clients?.into_iter().map(|client| (client, catalog.list(client))).collect();
+            asked
+                .into_iter()
+                .map(|(client, list)| Ok((client, list.wait()?)))
+                .collect::<Result<_, Failure>>()?
+        }
+    };
+    let (found, exit) = read(context, &catalog, &listed)?;
+    if let (Whose::Of(name), true) = (whose, found.is_empty()) {
+        known(context, &catalog, name)?;
+    }
+    Ok(Seen { found, listed, exit })
+}
+
+/// Reads what was listed, and tells what is damaged of it.
+fn read(
+    context: &Context,
+    catalog: &Catalog,
+    listed: &[(ClientId, Vec<Listed>)],
+) -> Result<(Vec<Found>, Exit), Failure> {
+    let mut found = catalog.find(listed);
+    let mut exit = Exit::Done;
+    // What is not there any more was forgotten since it was listed.
+    found.retain(|one| !matches!(&one.record, Err(error) if error.is_gone()));
+    for one in &found {
+        let tags = one.tag_files.iter().filter_map(|file| file.tags.as_ref().err());
+        for error in one.record.as_ref().err().into_iter().chain(tags.filter(|error| !error.is_gone())) {
+            match error {
+                CatalogError::Store(error)
+                    if !matches!(error.kind, ErrorKind::Truncated | ErrorKind::TooLong) =>
+                {
+                    return Err(error.duplicate().into());
+                }
+                error => {
+                    context.screen.say(&format!("kitbag: {error}"));
+                    exit = Exit::Damaged;
+                }
+            }
+        }
+    }
+    Ok((found, exit))
+}
+
+/// Nothing if no client is known at all, or this one, of which nothing could be read.
+fn known(context: &Context, catalog: &Catalog, name: &str) -> Result<(), Failure> {
+    let mut clients: Vec<_> = names(context, catalog, &catalog.clients()?)?.into_values().collect();
+    clients.sort_unstable();
+    if clients.is_empty() {
+        return Ok(());
+    }
+    let shown = escape(name.as_bytes());
+    let failure = Failure::failed(format!("the client {shown} has no generations here"));
+    Err(match nearest(name, clients.iter().map(String::as_str)) {
+        Some(near) => failure.hint(format!("did you mean --client-name {}?", escape(near.as_bytes()))),
+        None => {
+            let mut some: Vec<_> = clients.iter().take(NAMED).map(|name| escape(name.as_bytes())).collect();
+            if clients.len() > NAMED {
+                some.push(format!("{} more", clients.len() - NAMED));
+            }
+            failure.hint(format!("--client-name chooses one of those that have: {}", some.join(", ")))
+        }
+    })
+}
+
+/// The names of clients, as far as a record can be read that knows it: one flight for the lists, and mostly one for the records.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn names(
+    context: &Context,
+    catalog: &Catalog,
+    clients: &[ClientId],
+) -> Result<BTreeMap<ClientId, String>, Failure> {
+    let asked: Vec<_> = clients.iter().map(|client| (*client, catalog.list(*client))).collect();
+    let mut open = Vec::new();
+    for (client, list) in asked {
+        open.push((client, list.wait()?));
+    }
+    let mut names = BTreeMap::new();
+    // Any record of a client will do, so the second is read only where the first is damaged.
+    while !open.is_empty() {
+        let mut next = Vec::new();
+        for (client, files) in &mut open {
+            let is_record = |file: &Listed| !Catalog::ids(std::slice::from_ref(file)).is_empty();
+            while let Some(file) = files.pop() {
+                if is_record(&file) {
+                    next.push((*client, vec![file]));
+                    break;
+                }
+            }
+        }
+        let (found, _) = read(context, catalog, &next)?;
+        names.extend(found.into_iter().filter_map(|one| Some((one.client, one.record.ok()?.client))));
+        open.retain(|(client, files)| !files.is_empty() && !names.contains_key(client));
+    }
+    Ok(names)
+}
 
 /// The generations of the client, oldest first. A record that is damaged is told and left out; the exit code says so.
 ///
 /// # Errors
-/// When the store does not answer.
+/// As [`look`].
 pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation>, Exit), Failure> {
-    let catalog = repository.catalog();
-    let client = repository.keys().names().client_id(context.settings.client.as_bytes());
-    let listed = catalog.list(client).wait();
-    context.confirm(repository)?;
-    let ids = Catalog::ids(&listed?);
-    let mut exit = Exit::Done;
-    let mut generations = Vec::with_capacity(ids.len());
-    for (_, read) in catalog.read(client, &ids) {
-        generations.extend(told(context, read, &mut exit)?);
-    }
+    let Seen { found, exit, .. } = look(context, repository, Whose::Of(&context.settings.client))?;
+    let mut generations: Vec<_> = found.into_iter().filter_map(|one| one.record.ok()).collect();
     generations.sort_by_key(|generation| (generation.started, generation.id));
     Ok((generations, exit))
 }
@@ -44,7 +174,7 @@ pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Ge
         }
         let client = &context.settings.client;
         return Err(Failure::failed(format!("the client {client} has no generations"))
-            .hint("`kitbag clients` lists those that have, and --client-name chooses one"));
+            .hint("`kitbag backup` makes one, and --client-name chooses another client"));
     }
     let found = spec.find(&generations, SystemClock::new().now()).map_err(|error| {
         let mut failure = Failure::from(error);
@@ -59,68 +189,4 @@ pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Ge
         return Ok((found.clone(), exit));
     }
     Ok((found.clone(), Exit::Done))
-}
-
-/// The clients by name, and how many generations each has: one flight for the lists, one for a record of each.
-///
-/// # Errors
-/// When the store does not answer.
-pub fn clients(
-    context: &Context,
-    repository: &Repository,
-) -> Result<(BTreeMap<String, usize>, Exit), Failure> {
-    let catalog = repository.catalog();
-    let clients = catalog.clients();
-    context.confirm(repository)?;
-    let lists: Vec<_> = clients?.into_iter().map(|client| (client, catalog.list(client))).collect();
-    let mut exit = Exit::Done;
-    let mut names = BTreeMap::new();
-    for (client, list) in lists {
-        let ids = Catalog::ids(&list.wait()?);
-        if let Some(name) = name(context, &catalog, client, &ids, &mut exit)? {
-            names.insert(name, ids.len());
-        }
-    }
-    Ok((names, exit))
-}
-
-/// Any record that can be read knows the client's name.
-fn name(
-    context: &Context,
-    catalog: &Catalog,
-    client: ClientId,
-    ids: &[GenerationId],
-    exit: &mut Exit,
-) -> Result<Option<String>, Failure> {
-    for id in ids {
-        for (_, read) in catalog.read(client, &[*id]) {
-            if let Some(generation) = told(context, read, exit)? {
-                return Ok(Some(generation.client));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// The record, or none of a damaged one, which is told.
-fn told(
-    context: &Context,
-    read: Result<Generation, CatalogError>,
-    exit: &mut Exit,
-) -> Result<Option<Generation>, Failure> {
-    match read {
-        Ok(generation) => Ok(Some(generation)),
-        // Forgotten since it was listed.
-        Err(CatalogError::Store(error)) if error.kind == ErrorKind::NotFound => Ok(None),
-        Err(CatalogError::Store(error))
-            if !matches!(error.kind, ErrorKind::Truncated | ErrorKind::TooLong) =>
-        {
-            Err(error.into())
-        }
-        Err(error) => {
-            context.screen.say(&format!("kitbag: {error}"));
-            *exit = Exit::Damaged;
-            Ok(None)
-        }
-    }
 }

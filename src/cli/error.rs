@@ -10,8 +10,10 @@ use std::process::ExitCode;
 use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
 use crate::dir::reader::TreeError;
+use crate::forget::ForgetError;
 use crate::fsck::FsckError;
 use crate::generation::baglist::BagListError;
+use crate::generation::tags::BadTag;
 use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
 use crate::repo::{InitError, OpenError};
@@ -156,7 +158,7 @@ impl From<OpenError> for Failure {
             }
             OpenError::Replaced { .. } => Self::failed(said).hint("run this again"),
             OpenError::NewerFormat { .. } | OpenError::UnknownFeature { .. } => Self::failed(said),
-            OpenError::DamagedConfig { .. } => {
+            OpenError::DamagedConfig { .. } | OpenError::MissingConfig { .. } => {
                 Self::new(Exit::Damaged, said).hint("put the file back from a copy of the repository")
             }
             OpenError::DamagedKeySlot { source, .. } => Self::new(Exit::Damaged, format!("{said}: {source}"))
@@ -202,6 +204,23 @@ impl From<SpecError> for Failure {
             SpecError::Form(_) | SpecError::Ambiguous(..) => Self::usage(error.to_string()),
             SpecError::None(_) => Self::failed(error.to_string()),
         }
+    }
+}
+
+impl From<ForgetError> for Failure {
+    fn from(error: ForgetError) -> Self {
+        let said = error.to_string();
+        match error {
+            ForgetError::Spec(error) => error.into(),
+            ForgetError::Pinned { .. } => Self::failed(said).hint("`kitbag tag remove` takes a tag off"),
+            ForgetError::Empty { .. } => Self::failed(said).hint("say --allow-empty if that is meant"),
+        }
+    }
+}
+
+impl From<BadTag> for Failure {
+    fn from(error: BadTag) -> Self {
+        Self::usage(error.to_string())
     }
 }
 

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod error;
 pub mod human;
 pub mod lines;
+pub mod nearest;
 pub mod output;
 pub mod passphrase;
 pub mod progress;
@@ -100,6 +101,10 @@ impl Context {
             Command::Fsck(args) => commands::fsck::run(self, &args),
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),
+            Command::Forget(args) => commands::forget::run(self, &args),
+            Command::Tag(what) => commands::tag::run(self, &what),
+            Command::Sessions { what } => commands::sessions::run(self, what.as_ref()),
+            Command::RemoveClient(args) => commands::remove_client::run(self, &args),
         }
     }
 }

@@ -27,6 +27,7 @@ pub struct GenerationReport {
     failed: u64,
     new_bytes: u64,
     stored_bytes: u64,
+    tags: Vec<String>,
 }
 
 impl GenerationReport {
@@ -50,6 +51,7 @@ impl GenerationReport {
             failed: counts.failed,
             new_bytes: counts.new_bytes,
             stored_bytes: counts.stored_bytes,
+            tags: generation.tags.iter().map(|tag| escape(tag.as_bytes())).collect(),
         }
     }
 }

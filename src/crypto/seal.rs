@@ -45,6 +45,8 @@ pub enum Kind {
     CondemnedDone = 36,
     /// Where garbage collection has copied objects to.
     Moved = 37,
+    /// Tags given to a generation after it was made.
+    Tags = 38,
 }
 
 impl Kind {

@@ -2,12 +2,14 @@
 //!
 //! Each takes what was read and says what contradicts it, as a clause for a sentence about the file.
 
+use std::collections::BTreeSet;
+
 use crate::bag::format::{self, BagKind, HEADER, TRAILER, Table};
 use crate::base::id::{BagId, ClientId};
 use crate::crypto::NameKey;
 use crate::dir::format::{Child, List};
 use crate::entry::{Content, Entry, ListPart, Piece};
-use crate::generation::Generation;
+use crate::generation::{self, Generation};
 use crate::index::BagEntry;
 
 /// What is wrong, as a clause: "its header is damaged".
@@ -101,6 +103,14 @@ pub fn client(names: &NameKey, generation: &Generation, directory: ClientId) -> 
     } else {
         Err("it lies in the directory of another client than it names".to_owned())
     }
+}
+
+/// Tags can be shown in a list.
+///
+/// # Errors
+/// When one cannot.
+pub fn tags(tags: &BTreeSet<String>) -> Result<(), Wrong> {
+    tags.iter().try_for_each(|tag| generation::tags::check(tag)).map_err(|error| error.to_string())
 }
 
 /// Roots are absolute paths, ascending.

@@ -9,7 +9,7 @@ use super::report::{Report, Unreadable, given};
 use crate::base::cancel::Cancel;
 use crate::base::id::{ClientId, SegmentId};
 use crate::crypto::{KeySlot, Kind, keyslot};
-use crate::generation::{Catalog, Generation};
+use crate::generation::{Catalog, Generation, tags};
 use crate::index::{BagEntry, format::MAX_SEGMENT};
 use crate::repo::{Config, Repository, config};
 use crate::sealed;
@@ -37,6 +37,7 @@ enum Small {
     Slot(crate::base::id::KeySlotId),
     Collecting(Name, Kind),
     Generation(ClientId, crate::base::id::GenerationId),
+    Tags(ClientId, crate::base::id::GenerationId, crate::base::id::TagsId),
     Segment(SegmentId, u64),
 }
 
@@ -68,6 +69,7 @@ pub fn read(
     files
         .extend(listing.collecting.iter().map(|name| Small::Collecting(name.clone(), collecting_kind(name))));
     files.extend(listing.generations.iter().map(|(client, id)| Small::Generation(*client, *id)));
+    files.extend(listing.tags.iter().map(|(client, id, tags)| Small::Tags(*client, *id, *tags)));
     files.extend(listing.segments.iter().map(|(id, size)| Small::Segment(*id, *size)));
     let store = repository.store();
     let ask = |file: &Small| {
@@ -75,7 +77,7 @@ pub fn read(
             Small::Config => (config::MAX_LEN, WEIGHT),
             Small::Slot(_) => (keyslot::MAX_LEN, WEIGHT),
             Small::Segment(_, size) => (MAX_SEGMENT, *size),
-            Small::Collecting(..) | Small::Generation(..) => (MAX_LIST, WEIGHT),
+            Small::Collecting(..) | Small::Generation(..) | Small::Tags(..) => (MAX_LIST, WEIGHT),
         };
         (weight, store.read_all(&file.name(), u64::try_from(limit).unwrap_or(u64::MAX)))
     };
@@ -94,6 +96,7 @@ impl Small {
             Self::Slot(id) => layout::key_slot(*id),
             Self::Collecting(name, _) => name.clone(),
             Self::Generation(client, id) => layout::generation(*client, *id),
+            Self::Tags(client, id, tags) => layout::tags(*client, *id, *tags),
             Self::Segment(id, _) => layout::segment(*id),
         }
     }
@@ -138,6 +141,9 @@ impl Reader<'_> {
             Small::Slot(id) => KeySlot::decode(*id, &bytes).map(drop).map_err(|error| error.to_string()),
             Small::Collecting(name, kind) => self.open(*kind, name, bytes, MAX_LIST).map(drop),
             Small::Generation(client, id) => self.record(*client, *id, bytes),
+            Small::Tags(..) => tags::open(&self.repository.sealing(), &name, bytes)
+                .map_err(|error| error.to_string())
+                .and_then(|tags| check::tags(&tags)),
             Small::Segment(id, _) => self.segment(*id, &name, bytes),
         };
         if let Err(wrong) = checked {
@@ -200,6 +206,9 @@ fn remedy(file: &Small) -> &'static str {
         Small::Collecting(..) => "remove it, garbage collection makes it anew",
         Small::Generation(..) => {
             "this generation cannot be restored unless its record is put back from a copy; others are not affected"
+        }
+        Small::Tags(..) => {
+            "the generation beside it is kept while this file is there: remove it, and set the tags anew"
         }
         Small::Segment(..) => "run `kitbag fsck --rebuild-index`",
     }

@@ -87,6 +87,7 @@ impl Verdict<'_> {
             self.tell_orphans(&reach, &claimed, listing);
         }
         self.tell_sessions(&held, listing);
+        self.tell_strays(listing);
         Ok(())
     }
 
@@ -284,6 +285,18 @@ impl Verdict<'_> {
         }
         if let Some(more) = orphans.len().checked_sub(ORPHANS).filter(|more| *more > 0) {
             self.report.note("bags", format!("{more} more bags that nothing names"));
+        }
+    }
+
+    fn tell_strays(&self, listing: &Listing) {
+        for (client, id, tags) in &listing.tags {
+            if listing.generations.binary_search(&(*client, *id)).is_err() {
+                let name = layout::tags(*client, *id, *tags);
+                self.report.note(
+                    name.as_str(),
+                    "tags of a generation that was forgotten; the next `kitbag forget` removes them",
+                );
+            }
         }
     }
 

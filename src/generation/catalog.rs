@@ -1,11 +1,14 @@
 //! The generations that a repository holds.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::format::{self, Generation, RecordError};
+use super::tags;
 use crate::bag::Sealing;
-use crate::base::id::{ClientId, GenerationId};
+use crate::base::id::{ClientId, GenerationId, TagsId};
 use crate::crypto::Kind;
 use crate::sealed::{self, SealedError};
-use crate::store::{ErrorKind, Listed, Pending, SharedStore, StoreError, layout};
+use crate::store::{ErrorKind, Listed, Name, Pending, SharedStore, StoreError, layout};
 
 /// A generation record that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +19,7 @@ pub enum CatalogError {
     /// Its seal is broken.
     #[error(transparent)]
     Sealed(#[from] SealedError),
-    /// It is not a record.
+    /// It is not a record, or not one of tags.
     #[error("generation record {name} is damaged: {source}")]
     Record {
         /// Its file.
@@ -97,6 +100,67 @@ impl Catalog {
             .collect()
     }
 
+    /// Reads all that listings of clients' directories show, all at once: the records, and the files of tags beside them. Tags in such files take the place
+    /// of those in the record. Ascending by client and id.
+    #[must_use]
+    pub fn find(&self, listed: &[(ClientId, Vec<Listed>)]) -> Vec<Found> {
+        let mut files: BTreeMap<(ClientId, GenerationId), Vec<TagsId>> = BTreeMap::new();
+        for (client, names) in listed {
+            files.extend(Self::ids(names).into_iter().map(|id| ((*client, id), Vec::new())));
+        }
+        for (client, names) in listed {
+            for (id, tags) in names.iter().filter_map(|file| tags::parse(&file.name)) {
+                files.entry((*client, id)).and_modify(|of_one| of_one.push(tags));
+            }
+        }
+        let ask = |name: &Name| self.store.read_all(name, MAX_SEALED);
+        let asked: Vec<_> = files
+            .into_iter()
+            .map(|((client, id), tags)| {
+                let record = ask(&layout::generation(client, id));
+                let tags: Vec<_> =
+                    tags.into_iter().map(|one| (one, ask(&layout::tags(client, id, one)))).collect();
+                (client, id, record, tags)
+            })
+            .collect();
+        let found = asked.into_iter().map(|(client, id, record, tags)| {
+            let read = record.wait().map_err(CatalogError::from);
+            let opened = read.and_then(|bytes| self.open(client, id, bytes));
+            let mut record = opened.or_else(|error| self.read_again(client, id, error));
+            let tag_files: Vec<_> = tags
+                .into_iter()
+                .map(|(one, answer)| TagFile { id: one, tags: self.tags(client, id, one, answer) })
+                .collect();
+            if let (Ok(generation), Some(tags)) = (&mut record, tags::union(&tag_files)) {
+                generation.tags = tags;
+            }
+            Found { client, id, record, tag_files }
+        });
+        found.collect()
+    }
+
+    fn tags(
+        &self,
+        client: ClientId,
+        id: GenerationId,
+        tags: TagsId,
+        answer: Pending<Vec<u8>>,
+    ) -> Result<BTreeSet<String>, CatalogError> {
+        let name = layout::tags(client, id, tags);
+        match answer
+            .wait()
+            .map_err(CatalogError::from)
+            .and_then(|bytes| tags::open(&self.sealing, &name, bytes))
+        {
+            // As with a record.
+            Err(error) if error.is_damage() => {
+                self.store.forget(&name);
+                tags::open(&self.sealing, &name, self.store.read_all(&name, MAX_SEALED).wait()?)
+            }
+            outcome => outcome,
+        }
+    }
+
     /// Should a copy in the local cache be what is damaged, the store has a better one.
     fn read_again(
         &self,
@@ -141,6 +205,28 @@ impl Catalog {
         }
         Ok(generation)
     }
+}
+
+/// What listings show of a generation.
+#[derive(Debug)]
+pub struct Found {
+    /// Whose it is.
+    pub client: ClientId,
+    /// Its id.
+    pub id: GenerationId,
+    /// Its record, if that can be read, with the tags that it has by now.
+    pub record: Result<Generation, CatalogError>,
+    /// The files of tags beside it.
+    pub tag_files: Vec<TagFile>,
+}
+
+/// A file of tags.
+#[derive(Debug)]
+pub struct TagFile {
+    /// Its id.
+    pub id: TagsId,
+    /// The tags, if it can be read.
+    pub tags: Result<BTreeSet<String>, CatalogError>,
 }
 
 /// The largest sealed record in bytes.

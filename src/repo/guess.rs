@@ -75,7 +75,7 @@ impl Guess {
         };
         let at = || store.describe();
         let config = asked.config.wait().map_err(|error| match error.kind {
-            ErrorKind::NotFound => OpenError::NoRepository { at: at() },
+            ErrorKind::NotFound => super::open::missing(store),
             _ => OpenError::Store(error),
         })?;
         let there: BTreeSet<KeySlotId> =

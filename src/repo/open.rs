@@ -3,7 +3,7 @@
 use super::Repository;
 use super::config::{self, Config, ConfigError};
 use super::keys::{self, Locked, StoredSlot, Unlocked};
-use crate::base::id::KeySlotId;
+use crate::base::id::{ClientId, KeySlotId};
 use crate::base::secret::Passphrase;
 use crate::crypto::{KeySlotError, Keys, keyslot};
 use crate::store::{ErrorKind, SharedStore, Store, StoreError, layout};
@@ -15,6 +15,12 @@ pub enum OpenError {
     #[error("there is no repository at {at}")]
     NoRepository {
         /// Where it was looked for.
+        at: String,
+    },
+    /// There was one, whose configuration is gone.
+    #[error("the file config of the repository at {at} is missing")]
+    MissingConfig {
+        /// Where it is.
         at: String,
     },
     /// Written by a later kitbag.
@@ -98,7 +104,7 @@ impl Stored {
         let listed = store.list(&layout::directory("keys"));
         let at = || store.describe();
         let config = config.wait().map_err(|error| match error.kind {
-            ErrorKind::NotFound => OpenError::NoRepository { at: at() },
+            ErrorKind::NotFound => missing(store),
             ErrorKind::TooLong => OpenError::DamagedConfig { at: at() },
             _ => OpenError::Store(error),
         })?;
@@ -154,6 +160,22 @@ impl Stored {
         let config = unverified.verify(keys.config()).map_err(config_error)?;
         Ok(Repository::new(store, config, keys, slot, in_the_clear))
     }
+}
+
+/// What it means that there is no configuration: an interrupted `init` has left key slots at most, so where a client has generations, or an index lists bags, there was one.
+pub(super) fn missing(store: &dyn Store) -> OpenError {
+    let at = store.describe();
+    let asked = ["generations", "index"].map(|name| store.list(&layout::directory(name)));
+    let mut is_filled = false;
+    for files in asked {
+        match files.wait() {
+            Ok(files) => is_filled |= files.iter().any(|file| file.name.parse::<ClientId>().is_ok()),
+            // Where not even that can be listed, there is none.
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return error.into(),
+        }
+    }
+    if is_filled { OpenError::MissingConfig { at } } else { OpenError::NoRepository { at } }
 }
 
 /// Opens the repository in `store`: two flights, and the time that trying passphrases takes.

@@ -90,8 +90,9 @@ impl Fetch {
 
 /// Where a file is kept in the cache; `None` for what is not.
 fn place(name: &Name) -> Option<(Kind, String)> {
-    // Temporary files have an ending.
-    if name.last().contains('.') && !name.as_str().starts_with("condemned/") {
+    // Temporary files have an ending; where others have one, too, it is not this.
+    let has_others = ["condemned/", "generations/"].iter().any(|dir| name.as_str().starts_with(dir));
+    if name.last().ends_with(".part") || (name.last().contains('.') && !has_others) {
         return None;
     }
     let key = || name.as_str().replace('/', "+");
@@ -323,9 +324,15 @@ mod tests {
     #[test]
     fn small_files_are_read_once_and_kept_when_written() {
         let setup = setup();
-        for text in
-            ["index/aa", "generations/c/aa", "condemned/aa", "condemned/aa.waits", "moved/aa", "bags/00/aa"]
-        {
+        for text in [
+            "index/aa",
+            "generations/c/aa",
+            "generations/c/aa.bb",
+            "condemned/aa",
+            "condemned/aa.waits",
+            "moved/aa",
+            "bags/00/aa",
+        ] {
             let file = name(text);
             let mut upload = setup.store.create(&name("sessions/x"), Class::Control);
             upload.append(text.as_bytes().to_vec()).unwrap();
@@ -347,7 +354,7 @@ mod tests {
     #[test]
     fn what_may_change_or_is_secret_is_not_kept() {
         let setup = setup();
-        for text in ["config", "keys/aa", "sessions/aa.bb", "bags/00/aa.part"] {
+        for text in ["config", "keys/aa", "sessions/aa.bb", "bags/00/aa.part", "generations/c/aa.bb.part"] {
             setup.memory.put(&name(text), vec![1]);
             setup.store.read_all(&name(text), 10).wait().unwrap();
         }

@@ -74,7 +74,8 @@ impl StoreError {
     pub fn from_io(operation: &'static str, subject: impl fmt::Display, error: std::io::Error) -> Self {
         use std::io::ErrorKind as Io;
         let kind = match error.kind() {
-            Io::NotFound => ErrorKind::NotFound,
+            // Where a directory of its path is none, a file is not there: servers say so, too.
+            Io::NotFound | Io::NotADirectory => ErrorKind::NotFound,
             Io::AlreadyExists => ErrorKind::Exists,
             Io::StorageFull | Io::QuotaExceeded => ErrorKind::NoSpace,
             Io::PermissionDenied | Io::ReadOnlyFilesystem => ErrorKind::Denied,

@@ -1,7 +1,7 @@
 //! Where things lie in a repository.
 
 use super::name::Name;
-use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId};
+use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId, TagsId};
 
 /// The directories of a repository, made by `init`; those below `bags` and `generations` when first needed.
 pub const DIRECTORIES: [&str; 7] = ["keys", "bags", "index", "sessions", "generations", "condemned", "moved"];
@@ -58,6 +58,12 @@ pub fn generations(client: ClientId) -> Name {
 #[must_use]
 pub fn generation(client: ClientId, id: GenerationId) -> Name {
     Name::join(&["generations", &client.to_string(), &id.to_string()])
+}
+
+/// Tags of a generation, beside its record.
+#[must_use]
+pub fn tags(client: ClientId, id: GenerationId, tags: TagsId) -> Name {
+    Name::join(&["generations", &client.to_string(), &format!("{id}.{tags}")])
 }
 
 /// A session: the lease file that becomes the generation record.

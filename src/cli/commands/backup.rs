@@ -1,5 +1,6 @@
 //! `kitbag backup`
 
+use std::collections::BTreeSet;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::cli::report::{GenerationReport, TrafficReport, traffic_line};
 use crate::cli::select::absolute;
 use crate::cli::settings::{Verbosity, host_name};
 use crate::compress::Level;
+use crate::generation::tags;
 use crate::live::exclude::Rules;
 use crate::monitor::Monitor;
 use crate::repo::{OpenError, Repository};
@@ -45,7 +47,10 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
         backup::run(repository, &options, &monitor, &clock, &context.cancel)
     };
     let mut outcome = run(&repository);
-    if let Err(BackupError::Open(OpenError::Replaced { .. } | OpenError::NoRepository { .. })) = outcome {
+    if let Err(BackupError::Open(
+        OpenError::Replaced { .. } | OpenError::NoRepository { .. } | OpenError::MissingConfig { .. },
+    )) = outcome
+    {
         // What was kept of the repository was out of date, and nothing was published: once more, without it.
         if let Err(error) = &outcome {
             context.screen.say(&format!("kitbag: {error}; it is opened anew"));
@@ -128,9 +133,16 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
         walkers: (processors * 2).clamp(4, 16),
         workers: processors.clamp(2, 16),
         words: words(args),
-        tags: Vec::new(),
+        tags: tags(args)?,
         index_dir: None,
     })
+}
+
+/// The tags, each once, in order.
+fn tags(args: &Backup) -> Result<Vec<String>, Failure> {
+    args.tags.iter().try_for_each(|tag| tags::check(tag))?;
+    let tags: BTreeSet<_> = args.tags.iter().cloned().collect();
+    Ok(tags.into_iter().collect())
 }
 
 /// When checkpoints are made: every so many minutes, or bytes.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 use crate::cli::Context;
 use crate::cli::catalog;
@@ -41,6 +42,10 @@ impl fmt::Display for Line<'_> {
         let (start, end) = (local_time(generation.started), local_time(generation.ended));
         let counts = &generation.counts;
         write!(f, "{}\t{start} .. {end}\t{} files, {} bytes", generation.id, counts.files, counts.bytes)?;
+        if !generation.tags.is_empty() {
+            let tags: Vec<_> = generation.tags.iter().map(|tag| escape(tag.as_bytes())).collect();
+            write!(f, "\t[{}]", tags.join(", "))?;
+        }
         if generation.partial {
             f.write_str("\t(checkpoint)")?;
         }

@@ -4,11 +4,15 @@ pub mod backup;
 pub mod cache;
 pub mod cat;
 pub mod clients;
+pub mod forget;
 pub mod fsck;
 pub mod generations;
 pub mod init;
 pub mod ls;
+pub mod remove_client;
 pub mod restore;
+pub mod sessions;
+pub mod tag;
 
 use super::error::Exit;
 use super::progress::Progress;
