@@ -3,9 +3,9 @@
 //! Reading order, from the ground up: [`base`] and [`monitor`] are what everybody uses; [`entry`] says what a file
 //! is; [`crypto`], [`compress`] and [`chunker`] are pure; [`sftp`] speaks SFTP and knows nothing of backups;
 //! [`store`] is named immutable files, wherever they are; [`live`] is the file system that is backed up; [`sealed`],
-//! [`bag`], [`dir`], [`index`] and [`generation`] are the structures of a repository; [`repo`] opens one and hands
-//! out its parts; [`backup`], [`restore`], [`forget`] and [`fsck`] are one operation each; [`cli`] is the only place that
-//! prints, reads the environment or knows a flag.
+//! [`bag`], [`dir`], [`index`], [`generation`] and [`contents`] are the structures of a repository; [`repo`] opens one
+//! and hands out its parts; [`backup`], [`restore`], [`forget`], [`fsck`] and [`mount`] are one operation each; [`cli`] is
+//! the only place that prints, reads the environment or knows a flag.
 
 pub mod base;
 pub mod monitor;
@@ -21,6 +21,7 @@ pub mod live;
 pub mod store;
 
 pub mod bag;
+pub mod contents;
 pub mod dir;
 pub mod generation;
 pub mod index;
@@ -31,6 +32,7 @@ pub mod repo;
 pub mod backup;
 pub mod forget;
 pub mod fsck;
+pub mod mount;
 pub mod restore;
 
 pub mod cli;

@@ -28,6 +28,21 @@ pub fn program(name: &str) -> bool {
     false
 }
 
+/// The same for whoever mounts something: `fuse` stands for the device and the program that mounts.
+///
+/// # Panics
+/// When one of them is missing and [`MUST_RUN`] names `fuse`.
+#[must_use]
+#[expect(clippy::print_stderr, reason = "a skipped test must be seen")]
+pub fn fuse() -> bool {
+    if Path::new("/dev/fuse").exists() && find("fusermount3").is_some() {
+        return true;
+    }
+    assert!(!must_run("fuse"), "there is no FUSE here, and {MUST_RUN} names it");
+    eprintln!("skipped: there is no FUSE here");
+    false
+}
+
 /// Whether [`MUST_RUN`] names it.
 #[must_use]
 pub fn must_run(name: &str) -> bool {

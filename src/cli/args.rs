@@ -145,6 +145,8 @@ pub enum Command {
         #[command(subcommand)]
         what: Option<Sessions>,
     },
+    /// Show generations as a file system
+    Mount(Mount),
     /// Check the repository
     Fsck(Fsck),
     /// Look at the local caches, or clear them
@@ -350,6 +352,38 @@ pub struct Cat {
     /// The file: an absolute path, or one below a saved root
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
+}
+
+/// `kitbag mount`
+#[derive(Debug, Default, ClapArgs)]
+pub struct Mount {
+    /// An empty directory
+    #[arg(value_name = "DIR")]
+    pub at: PathBuf,
+
+    /// Show this generation alone, directly below DIR: latest, latest~2, an id or its beginning, a date
+    #[arg(long, short = 'g', value_name = "SPEC")]
+    pub generation: Option<String>,
+
+    /// Show the generations of this client only
+    #[arg(long, value_name = "NAME")]
+    pub client: Option<String>,
+
+    /// Let other users look, too; what was saved says who may read what
+    #[arg(long)]
+    pub allow_other: bool,
+
+    /// Go to the background as soon as it is mounted
+    #[arg(long)]
+    pub daemon: bool,
+
+    /// Keep so many bytes of contents in memory [default: 128M]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+
+    /// Look for new generations when the list is so old [default: 1m]
+    #[arg(long, value_name = "TIME")]
+    pub refresh: Option<String>,
 }
 
 /// `kitbag fsck`

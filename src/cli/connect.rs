@@ -40,7 +40,11 @@ impl Context {
         Ok(Arc::new(Throttled::new(store, rates, Arc::new(SystemClock::new()))?))
     }
 
-    fn location(&self) -> Result<Location, Failure> {
+    /// Where the repository is.
+    ///
+    /// # Errors
+    /// Usage.
+    pub(super) fn location(&self) -> Result<Location, Failure> {
         Location::parse(self.settings.repository()?).map_err(|error| Failure::usage(error.to_string()))
     }
 

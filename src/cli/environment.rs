@@ -22,6 +22,8 @@ pub struct Environment {
     pub cache_home: Option<PathBuf>,
     /// `HOME`
     pub home: Option<PathBuf>,
+    /// Whether another kitbag has started this one to run in the background
+    pub in_background: bool,
     /// All of it, for the settings of SSH, which may refer to any variable
     pub ssh: ssh_config::Environment,
 }
@@ -47,6 +49,7 @@ impl Environment {
             client_name: text("KITBAG_CLIENT_NAME"),
             ssh_config: path("KITBAG_SSH_CONFIG"),
             passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),
+            in_background: set(super::daemon::VARIABLE).is_some(),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
             home: path("HOME"),
             ssh: ssh_config::Environment::default(),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
+use crate::base::text::escape;
 use crate::dir::reader::TreeError;
 use crate::forget::ForgetError;
 use crate::fsck::FsckError;
@@ -16,6 +17,7 @@ use crate::generation::baglist::BagListError;
 use crate::generation::tags::BadTag;
 use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
+use crate::mount::{MountError, PlaceError};
 use crate::repo::{InitError, OpenError};
 use crate::restore::{CatError, RestoreError};
 use crate::sftp::transport::ssh_config::ConfigError;
@@ -56,6 +58,22 @@ impl Exit {
             Self::WrongPassphrase => 12,
             Self::Interrupted => 130,
         }
+    }
+
+    /// What ends with this number; `None` for a number that stands for nothing.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        let all = [
+            Self::Done,
+            Self::Failed,
+            Self::Usage,
+            Self::Incomplete,
+            Self::Damaged,
+            Self::NoRepository,
+            Self::WrongPassphrase,
+            Self::Interrupted,
+        ];
+        all.into_iter().find(|exit| exit.code() == code)
     }
 }
 
@@ -299,6 +317,32 @@ impl From<CatError> for Failure {
             CatError::Read(error) => error.into(),
             CatError::Write(error) => Self::output(&error),
             CatError::Interrupted => Self::interrupted(),
+        }
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        let failure = Self::failed(error.to_string());
+        match error {
+            MountError::Place(PlaceError::Missing(at)) => {
+                failure.hint(format!("make it with mkdir {}", escape(at.as_os_str().as_encoded_bytes())))
+            }
+            MountError::Place(PlaceError::Abandoned(at)) => failure.hint(format!(
+                "take it away with fusermount3 -u {}",
+                escape(at.as_os_str().as_encoded_bytes())
+            )),
+            MountError::Place(PlaceError::NotEmpty(_) | PlaceError::Within { .. }) => {
+                failure.hint("name an empty directory elsewhere")
+            }
+            MountError::System { source, .. } => match source.kind() {
+                io::ErrorKind::NotFound => failure.hint("it takes /dev/fuse and fusermount3: install fuse3"),
+                io::ErrorKind::PermissionDenied => {
+                    failure.hint("--allow-other takes a line user_allow_other in /etc/fuse.conf")
+                }
+                _ => failure,
+            },
+            MountError::Place(_) | MountError::Threads(_) => failure,
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod ask;
 pub mod catalog;
 pub mod commands;
 pub mod connect;
+pub mod daemon;
 pub mod environment;
 pub mod error;
 pub mod human;
@@ -98,6 +99,7 @@ impl Context {
             Command::Backup(args) => commands::backup::run(self, &args),
             Command::Ls(args) => commands::ls::run(self, &args),
             Command::Cat(args) => commands::cat::run(self, &args),
+            Command::Mount(args) => commands::mount::run(self, &args),
             Command::Fsck(args) => commands::fsck::run(self, &args),
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),

@@ -57,6 +57,8 @@ pub struct Settings {
     pub passphrase: Source,
     /// The local cache; `None` to use none.
     pub cache: Option<Cache>,
+    /// Whether another kitbag waits for this one to be ready in the background.
+    pub in_background: bool,
 }
 
 /// How servers are reached.
@@ -97,6 +99,7 @@ impl Settings {
             client: client.map_or_else(host_name, |name| valid_client(&name).map(|()| name))?,
             verbosity: verbosity(args.quiet, args.verbose),
             json: args.json,
+            in_background: environment.in_background,
             passphrase: match (args.passphrase_file, args.passphrase_fd, args.passphrase_command) {
                 (Some(file), _, _) => Source::File(file),
                 (_, Some(number), _) => Source::Descriptor(number),

@@ -79,23 +79,32 @@ impl Catalog {
         listed.iter().filter_map(|file| file.name.parse().ok()).collect()
     }
 
-    /// Reads records, all at once. Those that cannot be read are told beside the others.
+    /// Reads records of one client, all at once. Those that cannot be read are told beside the others.
     #[must_use]
     pub fn read(
         &self,
         client: ClientId,
         ids: &[GenerationId],
     ) -> Vec<(GenerationId, Result<Generation, CatalogError>)> {
-        let pending: Vec<_> = ids
-            .iter()
-            .map(|id| (*id, self.store.read_all(&layout::generation(client, *id), MAX_SEALED)))
-            .collect();
+        let records = self.read_of_all(ids.iter().map(|id| (client, *id)));
+        records.into_iter().map(|(_, id, record)| (id, record)).collect()
+    }
+
+    /// The same of several clients, all at once.
+    #[must_use]
+    pub fn read_of_all(
+        &self,
+        ids: impl Iterator<Item = (ClientId, GenerationId)>,
+    ) -> Vec<(ClientId, GenerationId, Result<Generation, CatalogError>)> {
+        let read_one =
+            |(client, id)| (client, id, self.store.read_all(&layout::generation(client, id), MAX_SEALED));
+        let pending: Vec<_> = ids.map(read_one).collect();
         pending
             .into_iter()
-            .map(|(id, answer)| {
+            .map(|(client, id, answer)| {
                 let read = answer.wait().map_err(CatalogError::from);
                 let opened = read.and_then(|bytes| self.open(client, id, bytes));
-                (id, opened.or_else(|error| self.read_again(client, id, error)))
+                (client, id, opened.or_else(|error| self.read_again(client, id, error)))
             })
             .collect()
     }

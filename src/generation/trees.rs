@@ -9,6 +9,7 @@ use super::format::{Generation, decode_bucket};
 use crate::bag::BagKind;
 use crate::bag::source::Source;
 use crate::base::id::BagId;
+use crate::cache::{self, Cache};
 use crate::dir::reader;
 use crate::store::{ErrorKind, Pending, StoreError, layout};
 
@@ -40,7 +41,16 @@ pub fn are_cheap(generation: &Generation) -> bool {
 /// # Errors
 /// When the store is out of reach.
 pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), StoreError> {
-    let mut flight = Flight { source, under_way: VecDeque::new(), expected: 0, held: 0 };
+    fetch_into_cache(source, generation, &Cache::disabled())
+}
+
+/// The same, for who will read for a long time: what is in the cache is left there, and what comes into it from the store that `source` reads is not held
+/// beside it. Without a cache it is held.
+///
+/// # Errors
+/// When the store is out of reach.
+pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache) -> Result<(), StoreError> {
+    let mut flight = Flight { source, cache, under_way: VecDeque::new(), expected: 0, held: 0 };
     let roots = generation.roots.iter().flat_map(|root| reader::references(&root.entry));
     let tops = roots.filter(|(kind, _)| *kind == BagKind::Tree).map(|(_, top)| top.place.bag);
     let first: BTreeSet<BagId> = generation.bag_list.own_bags().chain(tops).collect();
@@ -56,7 +66,7 @@ pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), Store
         .iter()
         .map(|bucket| {
             let place = bucket.place;
-            let is_held = source.holds(place.bag);
+            let is_held = flight.is_here(place.bag);
             let fetched = (!is_held)
                 .then(|| source.reader().fetch(BagKind::Tree, place.bag, place.offset, place.stored.into()));
             (bucket, fetched)
@@ -89,14 +99,23 @@ pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), Store
 /// Bags under way.
 struct Flight<'a> {
     source: &'a Source,
+    cache: &'a Cache,
     under_way: VecDeque<(BagId, u64, Pending<Vec<u8>>)>,
     expected: u64,
     held: u64,
 }
 
 impl Flight<'_> {
+    fn is_here(&self, bag: BagId) -> bool {
+        self.source.holds(bag) || self.is_cached(bag)
+    }
+
+    fn is_cached(&self, bag: BagId) -> bool {
+        self.cache.len_of(cache::Kind::Bag, &bag.to_string()).is_some()
+    }
+
     fn start(&mut self, bag: BagId, expected: u64) -> Result<(), StoreError> {
-        if self.source.holds(bag) || self.under_way.iter().any(|(other, ..)| *other == bag) {
+        if self.is_here(bag) || self.under_way.iter().any(|(other, ..)| *other == bag) {
             return Ok(());
         }
         let expected = expected.clamp(64 << 10, LARGEST_BAG);
@@ -116,6 +135,8 @@ impl Flight<'_> {
             let Some((bag, expected, pending)) = self.under_way.pop_front() else { return Ok(()) };
             self.expected = self.expected.saturating_sub(expected);
             match pending.wait() {
+                // It has come into the cache on its way.
+                Ok(_) if self.is_cached(bag) => {}
                 Ok(sealed) => {
                     self.held = self.held.saturating_add(u64::try_from(sealed.len()).unwrap_or(u64::MAX));
                     self.source.hold(bag, sealed);

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 
 use super::item::Item;
-use super::plan::{Block, Read, Want, reads};
 use super::site::{Site, Trouble};
 use crate::bag::BagKind;
 use crate::bag::reader::ReadError;
 use crate::base::budget::{Budget, Permit};
 use crate::base::id::BagId;
+use crate::contents::plan::{Block, Read, Want, reads};
 use crate::entry::{Place, Reference};
 use crate::store::Pending;
 

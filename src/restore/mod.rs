@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tree bags, ahead ──> walk: directories, what is there already ──> window of wanted chunks ──> reads, ordered by bag and place
-//!  generation::trees                planner.rs                         fetch.rs, plan.rs                    │ many under way
+//!  generation::trees                planner.rs                  fetch.rs, contents::plan               │ many under way
 //!                                                                                                           v
 //!        directories get their metadata <── files take their places <── open, check, write: workers (fetch.rs, item.rs)
 //!               node.rs                          item.rs
@@ -20,7 +20,6 @@ mod fetch;
 mod item;
 mod links;
 mod node;
-mod plan;
 mod planner;
 mod select;
 mod site;

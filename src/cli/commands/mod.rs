@@ -9,6 +9,7 @@ pub mod fsck;
 pub mod generations;
 pub mod init;
 pub mod ls;
+pub mod mount;
 pub mod remove_client;
 pub mod restore;
 pub mod sessions;
