@@ -103,7 +103,9 @@ mod tests {
         let clock = Arc::new(Hand::default());
         let looked = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&looked);
-        let look = move || drop(count.fetch_add(1, Ordering::SeqCst));
+        let look = move || {
+            count.fetch_add(1, Ordering::SeqCst);
+        };
         let refresh = Refresh::start(clock.clone(), Duration::from_secs(60), look).unwrap();
         let mut seen = Vec::new();
         for second in [0, 59, 60, 61, 119, 120, 500, 500] {
