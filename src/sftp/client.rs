@@ -57,9 +57,9 @@ impl Future for Answer {
     type Output = Outcome;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
-        Pin::new(&mut self.0).poll(context).map(|answer| {
-            answer.unwrap_or(Outcome { result: Err(RequestError::Stopped), resent: false, place: None })
-        })
+        Pin::new(&mut self.0)
+            .poll(context)
+            .map(|answer| answer.unwrap_or_else(|_gone| Outcome::unanswered(RequestError::Stopped)))
     }
 }
 
@@ -173,6 +173,18 @@ impl Client {
 
 /// What an [`Outcome`] holds, as the type that was asked for.
 impl Outcome {
+    /// No answer came.
+    #[must_use]
+    pub fn unanswered(error: RequestError) -> Self {
+        Self { result: Err(error), resent: false, place: None, foretold: None }
+    }
+
+    /// Whether this is the answer to a request on this handle, though it was sent before the handle was known.
+    #[must_use]
+    pub fn is_on(&self, handle: &Handle) -> bool {
+        self.place == Some(handle.place()) && self.foretold.as_ref() == Some(&handle.bytes())
+    }
+
     /// Nothing but success.
     ///
     /// # Errors
@@ -249,5 +261,18 @@ impl Request {
     #[must_use]
     pub fn open(path: &[u8], mode: OpenMode) -> Self {
         Self::Open { path: path.to_vec(), mode }
+    }
+
+    /// Reads from what the request submitted just before opens, on the control channel. See [`Outcome::is_on`]: where the handle could not be
+    /// foretold, the request was not made, or on another one.
+    #[must_use]
+    pub fn read_opened(offset: u64, len: u32) -> Self {
+        Self::Read { handle: Bytes::new(), offset, len }
+    }
+
+    /// Lists what the request submitted just before opens; as [`Request::read_opened`].
+    #[must_use]
+    pub fn list_opened() -> Self {
+        Self::ReadDir { handle: Bytes::new() }
     }
 }

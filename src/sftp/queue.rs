@@ -71,6 +71,8 @@ pub struct Outcome {
     pub resent: bool,
     /// Which channel answered, so that what must follow it in order can go there too.
     pub place: Option<Place>,
+    /// The handle that a request [behind an opening one](Request::read_opened) was sent on.
+    pub foretold: Option<Bytes>,
 }
 
 /// A request on its way.
@@ -86,30 +88,39 @@ pub(super) struct Submission {
     pub(super) resent: bool,
     /// Whether it belongs on the channel of the one queued before, which it was submitted with.
     pub(super) follows: bool,
+    /// The handle that it was sent on, or will bring, as foretold.
+    pub(super) foretold: Option<Bytes>,
 }
 
 impl Submission {
     pub(super) fn new(target: Target, request: Request, answer: Option<oneshot::Sender<Outcome>>) -> Self {
-        Self { target, request, answer, number: 0, resent: false, follows: false }
+        Self { target, request, answer, number: 0, resent: false, follows: false, foretold: None }
     }
 
     /// Hands a server's answer over. One that nobody takes is dropped, and a handle in it is closed.
     pub(super) fn answer(self, place: Place, result: Result<Value, RequestError>) {
         if let Some(answer) = self.answer {
-            drop(answer.send(Outcome { result, resent: self.resent, place: Some(place) }));
+            let (resent, place, foretold) = (self.resent, Some(place), self.foretold);
+            drop(answer.send(Outcome { result, resent, place, foretold }));
         }
     }
 
     /// Tells that there is no answer.
     pub(super) fn fail(self, error: RequestError) {
         if let Some(answer) = self.answer {
-            drop(answer.send(Outcome { result: Err(error), resent: self.resent, place: None }));
+            let (result, resent) = (Err(error), self.resent);
+            drop(answer.send(Outcome { result, resent, place: None, foretold: None }));
         }
     }
 
     /// Whether it can be sent on another connection: what names a path can, what names a handle cannot.
     pub(super) fn survives(&self) -> bool {
         !matches!(self.target, Target::At(_))
+    }
+
+    /// Whether it works on what the one before it opens.
+    pub(super) fn is_ahead(&self) -> bool {
+        self.survives() && matches!(self.request.kind(), Kind::Read | Kind::ReadDir)
     }
 }
 

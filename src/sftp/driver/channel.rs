@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::Settings;
+use super::slots::Slots;
 use crate::sftp::link::{CONTROL, ChannelId};
 use crate::sftp::packet::{Kind, Request};
 use crate::sftp::queue::{Submission, Target};
@@ -37,6 +38,8 @@ pub(super) struct Channel {
     lazy: VecDeque<Bytes>,
     open_files: usize,
     expected: u64,
+    /// Which handles the server gives.
+    pub(super) slots: Slots,
     /// Whether the link took less than it was offered.
     pub(super) blocked: bool,
 }
@@ -52,6 +55,7 @@ impl Channel {
             lazy: VecDeque::new(),
             open_files: 0,
             expected: 0,
+            slots: Slots::default(),
             blocked: false,
         }
     }
@@ -123,6 +127,26 @@ impl Channel {
             self.expected = self.expected.saturating_sub(bytes);
         }
         Some(next)
+    }
+
+    /// Keeps count of handles, and gives a request behind an OPEN the one that this will bring. `false`: that cannot be told, and the
+    /// request is not to be sent.
+    pub(super) fn foretell(&mut self, submission: &mut Submission) -> bool {
+        let kind = submission.request.kind();
+        let is_ahead = submission.is_ahead();
+        match &mut submission.request {
+            Request::Close { handle } => self.slots.closes(handle),
+            Request::Open { .. } | Request::OpenDir { .. } => {
+                submission.foretold = Some(self.slots.opens(kind == Kind::OpenDir));
+            }
+            Request::Read { handle, .. } | Request::ReadDir { handle } if is_ahead => {
+                let Some(foretold) = self.slots.foretell(kind == Kind::ReadDir) else { return false };
+                handle.clone_from(&foretold);
+                submission.foretold = Some(foretold);
+            }
+            _ => {}
+        }
+        true
     }
 
     /// Notes that something could not be opened.

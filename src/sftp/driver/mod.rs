@@ -17,6 +17,7 @@ mod outage;
 mod placing;
 mod pulse;
 mod replies;
+mod slots;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -276,9 +277,13 @@ impl Driver {
                 }
                 // A request larger than any budget still goes when it is alone.
                 let room = if cost == 0 && used == 0 { u64::MAX } else { room };
-                let Some(submission) = channel.next(room, &self.settings) else {
+                let Some(mut submission) = channel.next(room, &self.settings) else {
                     break;
                 };
+                if !channel.foretell(&mut submission) {
+                    submission.fail(RequestError::ChannelLost("the handle is not known yet".to_owned()));
+                    continue;
+                }
                 if idle {
                     add(&self.shared.counters.serial_waits, 1);
                     standing.pulse = Pulse::new(now);

@@ -1,5 +1,6 @@
 //! Lost channels and connections, and the way back.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Driver, IDLE, Standing};
@@ -43,15 +44,22 @@ impl Driver {
             submission.resent = true;
             submission
         });
-        let (kept, lost): (Vec<_>, Vec<_>) = sent.chain(unsent).partition(Submission::survives);
+        let (kept, mut lost): (Vec<_>, Vec<_>) = sent.chain(unsent).partition(Submission::survives);
         self.backlog.extend(kept);
         self.backlog.make_contiguous().sort_by_key(|submission| submission.number);
-        // Whom they followed may be done.
+        // Whom they followed may be done; and what would work on a handle whose OPEN was answered would now work on another one.
         let mut before = None;
-        for submission in &mut self.backlog {
+        let mut kept = VecDeque::with_capacity(self.backlog.len());
+        for mut submission in self.backlog.drain(..) {
             submission.follows &= before == submission.number.checked_sub(1);
-            before = Some(submission.number);
+            if submission.is_ahead() && !submission.follows {
+                lost.push(submission);
+            } else {
+                before = Some(submission.number);
+                kept.push_back(submission);
+            }
         }
+        self.backlog = kept;
         for submission in lost {
             submission.fail(error.clone());
         }

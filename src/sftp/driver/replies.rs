@@ -6,7 +6,7 @@ use crate::sftp::error::RequestError;
 use crate::sftp::fields::Malformed;
 use crate::sftp::handle::Handle;
 use crate::sftp::link::{CONTROL, ChannelId, LinkError, LinkErrorKind};
-use crate::sftp::packet::{Kind, Request};
+use crate::sftp::packet::{Kind, Request, extension};
 use crate::sftp::queue::{Place, Submission, Value, add};
 use crate::sftp::reply::{Code, Limits, Reply};
 
@@ -52,10 +52,20 @@ impl Driver {
             let place = Place { epoch: self.epoch, channel: id };
             let result = self.value(&submission, place, reply);
             if opens(kind)
-                && result.is_err()
                 && let Some(channel) = standing.channels.get_mut(&id)
             {
-                channel.not_opened();
+                let (foretold, is_dir) =
+                    (submission.foretold.clone().unwrap_or_default(), kind == Kind::OpenDir);
+                match &result {
+                    Ok(Value::Handle(handle)) => {
+                        let in_order = !self.lacks(extension::LIMITS);
+                        channel.slots.opened(&foretold, &handle.bytes(), is_dir, in_order);
+                    }
+                    _ => {
+                        channel.not_opened();
+                        channel.slots.not_opened(&foretold, is_dir);
+                    }
+                }
             }
             if let Err(RequestError::Malformed(malformed)) = &result {
                 received = received.and(Err(*malformed));

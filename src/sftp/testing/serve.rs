@@ -19,6 +19,7 @@ pub(super) struct ServerChannel {
     pub(super) input: Packets,
     pub(super) handles: BTreeMap<u32, Open>,
     next: u32,
+    free: Vec<u32>,
     pub(super) swapped: Option<Vec<u8>>,
 }
 
@@ -98,9 +99,11 @@ fn parent(path: &[u8]) -> &[u8] {
 
 impl ServerChannel {
     fn handle(&mut self, world: &mut World, id: u32, open: Open) -> Vec<u8> {
-        // Not text, as OpenSSH's are not.
-        let handle = 0x80 + self.next;
-        self.next += 1;
+        // As OpenSSH numbers them; a plain server does otherwise, and not with what could be text.
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1 + if world.extensions.is_empty() { 0x80 } else { 0 }
+        });
         self.handles.insert(handle, open);
         world.open += 1;
         world.most_open = world.most_open.max(world.open);
@@ -139,7 +142,7 @@ impl ServerChannel {
                 }
             });
         }
-        let handle = <[u8; 4]>::try_from(&first[..]).map_or(0, u32::from_be_bytes);
+        let handle = <[u8; 4]>::try_from(&first[..]).map_or(u32::MAX, u32::from_be_bytes);
         let path = match self.handles.get(&handle) {
             Some(Open::File(path)) => path.clone(),
             _ => first.clone(),
@@ -173,6 +176,9 @@ impl ServerChannel {
             wire::CLOSE => {
                 if self.handles.remove(&handle).is_none() {
                     return status(id, 4);
+                }
+                if !world.extensions.is_empty() {
+                    self.free.push(handle);
                 }
                 world.open -= 1;
                 ok

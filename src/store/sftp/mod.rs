@@ -106,17 +106,17 @@ impl Store for SftpStore {
     }
 
     fn read(&self, name: &Name, offset: u64, len: u64) -> Pending<Vec<u8>> {
-        let (name, first) = (name.clone(), self.remote.start_read(name, len));
+        let (name, first) = (name.clone(), self.remote.start_read(name, offset, len));
         self.run(|remote| async move { remote.read(&name, offset, len, first).await })
     }
 
     fn read_tail(&self, name: &Name, len: u64) -> Pending<(Vec<u8>, u64)> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name));
+        let (name, first) = (name.clone(), self.remote.start_read_end(name, None));
         self.run(move |remote| async move { remote.read_end(&name, |size| Ok(size.min(len)), first).await })
     }
 
     fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name));
+        let (name, first) = (name.clone(), self.remote.start_read_end(name, Some(limit)));
         self.run(move |remote| async move {
             let wanted = |size| {
                 let detail = format!("it has {size} bytes, at most {limit} were expected");

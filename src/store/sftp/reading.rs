@@ -1,5 +1,7 @@
 //! Listings and reads.
 
+use bytes::Bytes;
+
 use super::super::{ErrorKind, Listed, Name, StoreError};
 use super::remote::{Remote, Tries};
 use crate::sftp::attrs::Attrs;
@@ -11,25 +13,28 @@ use crate::sftp::{Answer, Handle, Malformed, RequestError, Target};
 /// Reads up to this length keep their order with the other small things.
 pub(super) const SMALL: u64 = 32 << 10;
 
-/// A whole file or tail up to this length is read on the handle that was opened to look at it.
-const HERE: u64 = 1 << 20;
+/// A whole file or tail up to this length, which is the window of a channel, is read on the handle that was opened to look at it.
+const HERE: u64 = 4 << 20;
 
 /// READDIRs sent together at most.
 const MOST_READDIRS: usize = 32;
 
 impl Remote {
-    /// Sends the first request of a listing.
-    pub(super) fn start_list(&self, dir: &Name) -> Answer {
-        self.client.submit(Target::Control, Request::OpenDir { path: self.path(dir) })
+    /// Sends the first requests of a listing: what opens it, and what reads it if the handle can be foretold.
+    pub(super) fn start_list(&self, dir: &Name) -> [Answer; 3] {
+        let open = Request::OpenDir { path: self.path(dir) };
+        self.client.submit_all(Target::Control, [open, Request::list_opened(), Request::list_opened()])
     }
 
-    /// The entries of a directory: a wait to open it, and one for each doubling of the number of READDIRs.
-    pub(super) async fn list(&self, dir: &Name, first: Answer) -> Result<Vec<Listed>, StoreError> {
+    /// The entries of a directory: a wait to open it, none for those that came along, and one for each doubling of the
+    /// number of READDIRs.
+    pub(super) async fn list(&self, dir: &Name, first: [Answer; 3]) -> Result<Vec<Listed>, StoreError> {
         let mut tries = Tries::default();
-        let mut opened = first;
+        let mut first = first;
         loop {
+            let [opened, ahead @ ..] = first;
             let error = match opened.await.handle() {
-                Ok(handle) => match self.entries(handle).await {
+                Ok(handle) => match self.entries(handle, ahead).await {
                     Ok(listed) => return Ok(listed),
                     Err(error) => error,
                 },
@@ -39,13 +44,28 @@ impl Remote {
             if !tries.again(&error) {
                 return Err(self.error("list", dir, error));
             }
-            opened = self.start_list(dir);
+            first = self.start_list(dir);
         }
     }
 
     /// All entries. The handle is closed when it suits: nobody waits for that.
-    async fn entries(&self, handle: Handle) -> Result<Vec<Listed>, RequestError> {
+    async fn entries(&self, handle: Handle, ahead: [Answer; 2]) -> Result<Vec<Listed>, RequestError> {
         let mut listed = Vec::new();
+        let mut ended = false;
+        for answer in ahead {
+            let outcome = answer.await;
+            if outcome.is_on(&handle) {
+                match outcome.names() {
+                    Ok(Some(entries)) => listed.extend(entries.iter().filter_map(as_listed)),
+                    Ok(None) => ended = true,
+                    // It came too early, and took nothing away.
+                    Err(_) => {}
+                }
+            }
+        }
+        if ended {
+            return Ok(listed);
+        }
         let mut burst = 2_usize;
         loop {
             let more = (0..burst).map(|_| Request::ReadDir { handle: handle.bytes() });
@@ -67,30 +87,40 @@ impl Remote {
         }
     }
 
-    /// Sends the first request of a read.
-    pub(super) fn start_read(&self, name: &Name, len: u64) -> Answer {
-        let target = if len <= SMALL { Target::Control } else { Target::Anywhere { bytes: len } };
-        self.client.submit(target, self.open(name, OpenMode::Read))
+    /// Sends the first requests of a read. A small one is asked for whole, if the handle can be foretold.
+    pub(super) fn start_read(&self, name: &Name, offset: u64, len: u64) -> (Answer, Option<Answer>) {
+        let open = self.open(name, OpenMode::Read);
+        match u32::try_from(len) {
+            Ok(small) if len <= SMALL => {
+                let read = Request::read_opened(offset, small);
+                let [opened, ahead] = self.client.submit_all(Target::Control, [open, read]);
+                (opened, Some(ahead))
+            }
+            _ => (self.client.submit(Target::Anywhere { bytes: len }, open), None),
+        }
     }
 
-    /// A range: a wait to open the file, and one for all of its bytes.
+    /// A range: a wait to open the file, and one for all of its bytes unless they came along.
     pub(super) async fn read(
         &self,
         name: &Name,
         offset: u64,
         len: u64,
-        first: Answer,
+        first: (Answer, Option<Answer>),
     ) -> Result<Vec<u8>, StoreError> {
         let mut bytes = Vec::new();
         let mut tries = Tries::default();
-        let mut opened = first;
+        let (mut opened, mut ahead) = first;
         let mut stopped_at = None;
         loop {
             let have = length(&bytes);
             let at = offset.saturating_add(have);
             let left = len.saturating_sub(have);
             let (more, ended) = match opened.await.handle() {
-                Ok(handle) => read_and_close(&self.client, handle, at, left).await,
+                Ok(handle) => match came_along(&handle, ahead).await {
+                    Some(bytes) => (bytes.into(), Ok(())),
+                    None => read_and_close(&self.client, handle, at, left).await,
+                },
                 Err(error) => (Vec::new(), Err(error)),
             };
             match ended {
@@ -118,27 +148,45 @@ impl Remote {
                 Err(error) if tries.again_after(!more.is_empty(), &error) => bytes.extend_from_slice(&more),
                 Err(error) => return Err(self.error("read", name, error)),
             }
-            opened = self.start_read(name, len.saturating_sub(length(&bytes)));
+            let have = length(&bytes);
+            (opened, ahead) = self.start_read(name, offset.saturating_add(have), len.saturating_sub(have));
         }
     }
 
     /// Sends the first requests of a read of a whole file or its end: what it is, and a handle.
-    pub(super) fn start_read_end(&self, name: &Name) -> [Answer; 2] {
+    /// Where it is likely to be small, its beginning is asked for too, if the handle can be foretold.
+    pub(super) fn start_read_end(
+        &self,
+        name: &Name,
+        beginning: Option<u64>,
+    ) -> (Answer, Answer, Option<Answer>) {
         let stat = Request::Stat { path: self.path(name) };
-        self.client.submit_all(Target::Control, [stat, self.open(name, OpenMode::Read)])
+        let open = self.open(name, OpenMode::Read);
+        match beginning.and_then(|len| u32::try_from(len.min(SMALL)).ok()) {
+            Some(len) => {
+                let requests = [stat, open, Request::read_opened(0, len)];
+                let [stat, opened, ahead] = self.client.submit_all(Target::Control, requests);
+                (stat, opened, Some(ahead))
+            }
+            None => {
+                let [stat, opened] = self.client.submit_all(Target::Control, [stat, open]);
+                (stat, opened, None)
+            }
+        }
     }
 
-    /// The last bytes of a file, as many as `wanted` says for its size, and the size: a wait to open it, and one for the bytes.
+    /// The last bytes of a file, as many as `wanted` says for its size, and the size: a wait to open it, and one for the
+    /// bytes unless all of them came along.
     pub(super) async fn read_end(
         &self,
         name: &Name,
         wanted: impl Fn(u64) -> Result<u64, StoreError>,
-        first: [Answer; 2],
+        first: (Answer, Answer, Option<Answer>),
     ) -> Result<(Vec<u8>, u64), StoreError> {
         let mut tries = Tries::default();
         let mut requests = first;
         loop {
-            let [stat, opened] = requests;
+            let (stat, opened, ahead) = requests;
             let attrs = stat.await.attrs();
             let opened = opened.await.handle();
             let error = match (attrs, opened) {
@@ -146,10 +194,14 @@ impl Remote {
                     let size = self.size(name, attrs)?;
                     let len = wanted(size)?;
                     let offset = size.saturating_sub(len);
+                    let came = came_along(&handle, ahead).await;
+                    if let Some(bytes) = came.filter(|bytes| len == size && length(bytes) == size) {
+                        return Ok((bytes.into(), size));
+                    }
                     if len > HERE {
                         // The handle is closed when it suits; so much is better read on a channel of its own.
                         drop(handle);
-                        let bytes = self.read(name, offset, len, self.start_read(name, len)).await?;
+                        let bytes = self.read(name, offset, len, self.start_read(name, offset, len)).await?;
                         return Ok((bytes, size));
                     }
                     match read_and_close(&self.client, handle, offset, len).await {
@@ -157,7 +209,7 @@ impl Remote {
                         (mut bytes, Ok(())) => {
                             let at = offset.saturating_add(length(&bytes));
                             let left = len.saturating_sub(length(&bytes));
-                            bytes.extend(self.read(name, at, left, self.start_read(name, left)).await?);
+                            bytes.extend(self.read(name, at, left, self.start_read(name, at, left)).await?);
                             return Ok((bytes, size));
                         }
                         (_, Err(error)) => error,
@@ -168,7 +220,7 @@ impl Remote {
             if !tries.again(&error) {
                 return Err(self.error("read", name, error));
             }
-            requests = self.start_read_end(name);
+            requests = self.start_read_end(name, None);
         }
     }
 
@@ -178,6 +230,12 @@ impl Remote {
             StoreError::new(ErrorKind::Protocol, "read", self.subject(name), detail)
         })
     }
+}
+
+/// What was read before the handle was known, if it was read on this one.
+async fn came_along(handle: &Handle, ahead: Option<Answer>) -> Option<Bytes> {
+    let outcome = ahead?.await;
+    if outcome.is_on(handle) { outcome.data().ok()? } else { None }
 }
 
 /// The length of bytes in memory.

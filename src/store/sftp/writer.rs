@@ -344,6 +344,6 @@ impl Writer {
 async fn last(mut answers: Vec<Answer>) -> Outcome {
     match answers.pop() {
         Some(answer) => answer.await,
-        None => Outcome { result: Err(RequestError::Stopped), resent: false, place: None },
+        None => Outcome::unanswered(RequestError::Stopped),
     }
 }
