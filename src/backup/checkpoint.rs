@@ -189,7 +189,6 @@ impl Checkpoints<'_> {
         let maker =
             Maker { shelf: &run.shelf, packer: &run.packer, source: &run.source, monitor: run.monitor };
         let bag_list = maker.bag_list(&bags, self.former)?;
-        run.packer.quiesce()?;
         maker.publish_segment(session)?;
         let options = run.options;
         Ok(Some(Generation {

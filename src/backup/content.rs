@@ -194,14 +194,7 @@ impl Sink {
 
     /// Has a chunk stored unless it is there.
     pub fn chunk(&self, bytes: &[u8]) -> Result<Placing, BackupError> {
-        let shelved = self.shelf.put(&self.packer, BagKind::Data, bytes)?;
-        if shelved.is_new {
-            self.monitor.count(Counter::NewChunks, 1);
-            self.monitor.count(Counter::NewBytes, u64::try_from(bytes.len()).unwrap_or(0));
-        } else {
-            self.monitor.count(Counter::KnownChunks, 1);
-        }
-        Ok(shelved.placing)
+        self.shelf.put(&self.packer, BagKind::Data, bytes)
     }
 
     /// Xattrs as they stand in an entry: small values inside, large ones as chunks.

@@ -231,7 +231,11 @@ impl Run<'_> {
                 let read = remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
                 match read {
                     Ok(remote) => {
-                        self.shelf.open(Some(remote.index));
+                        if let Err(error) = self.shelf.open(remote.index, &self.packer) {
+                            self.stop.cancel();
+                            wrong.cancel();
+                            return Err(error);
+                        }
                         let is_right = remote::are_there(&compared, &remote.former)
                             && (!guess.is_empty() || remote.former.is_empty());
                         if !is_right {
@@ -248,7 +252,7 @@ impl Run<'_> {
                     Err(error) => {
                         self.stop.cancel();
                         wrong.cancel();
-                        self.shelf.open(None);
+                        self.shelf.fail();
                         Err(error)
                     }
                 }

@@ -88,8 +88,8 @@ impl Maker<'_> {
         self.monitor.phase("waiting for the repository");
         let is_new = self.shelf.new_bytes() > 0 && !options.dry_run;
         let segment = is_new.then(|| session.segment());
-        self.packer.quiesce()?;
-        let stored = self.shelf.take_stored();
+        self.packer.write_out()?;
+        let stored = self.shelf.take_written();
         let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
         counts.stored_bytes = bag_bytes;
         let (is_unchanged, bags) = (same_as.is_some(), stored.len());
@@ -108,7 +108,7 @@ impl Maker<'_> {
             tags: options.tags.clone(),
             bag_list,
         };
-        // The segment and the record travel together; what they are published by, one after the other.
+        // The ends of the bags, the segment and the record travel together; what they are published by, one after the other.
         if !is_skipped {
             session.fill(&generation)?;
         }
@@ -121,13 +121,16 @@ impl Maker<'_> {
 
     /// Has a segment name the bags that none names yet.
     pub fn publish_segment(&self, session: &Session) -> Result<(), BackupError> {
-        self.publish_bags(Some(session.segment()), self.shelf.take_stored())
+        self.packer.write_out()?;
+        self.publish_bags(Some(session.segment()), self.shelf.take_written())
     }
 
+    /// Has a segment name these bags, all of which were written, as soon as they are acknowledged.
     fn publish_bags(&self, lease: Option<SegmentLease>, bags: Vec<SegmentBag>) -> Result<(), BackupError> {
-        let Some(mut lease) = lease.filter(|_| !bags.is_empty()) else { return Ok(()) };
+        let Some(mut lease) = lease.filter(|_| !bags.is_empty()) else { return Ok(self.packer.quiesce()?) };
         let (id, segment) = (lease.id(), Segment { bags });
         lease.fill(&segment.encode())?;
+        self.packer.quiesce()?;
         lease.publish().wait()?;
         Ok(self.shelf.with_index(|index| {
             index.published(id, &segment.bags);
@@ -159,7 +162,7 @@ impl Maker<'_> {
             let id = self.shelf.id_of(&bytes);
             open.push(match known.iter().find(|reference| reference.id == id) {
                 Some(reference) => crate::bag::Placing::Known(*reference),
-                None => self.shelf.put(self.packer, BagKind::Tree, &bytes)?.placing,
+                None => self.shelf.put(self.packer, BagKind::Tree, &bytes)?,
             });
         }
         self.packer.settle()?;

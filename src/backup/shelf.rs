@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
@@ -21,6 +21,10 @@ use super::BackupError;
 /// How long a wait for the index goes on without looking whether the user wants to stop.
 const PATIENCE: Duration = Duration::from_millis(200);
 
+/// Bytes of objects that are held back until the index is there. What comes then waits: a handshake leaves time for about so
+/// much.
+const HELD_BACK: usize = 32 << 20;
+
 /// Bytes of bag tables kept.
 const TABLES: usize = 16 << 20;
 
@@ -33,7 +37,7 @@ pub struct Shelf {
     open: Mutex<HashMap<ObjectId, Placing>>,
     known: Mutex<State>,
     /// Bags of this run that no segment names yet.
-    stored: Mutex<Vec<SegmentBag>>,
+    written: Mutex<Vec<SegmentBag>>,
     /// Bags that were found damaged.
     distrusted: Arc<Mutex<HashSet<BagId>>>,
     placed: Sender<()>,
@@ -42,12 +46,26 @@ pub struct Shelf {
 }
 
 enum State {
-    /// The index is being opened.
-    Opening,
+    /// The index is being opened. Meanwhile, what is put in is held back.
+    Opening(HeldBack),
     /// It is there.
     Ready(Box<Known>),
     /// It will not come; whoever opened it tells why.
     Failed,
+}
+
+/// Objects of which nobody can tell yet whether they are there.
+#[derive(Default)]
+struct HeldBack {
+    objects: Vec<Unsettled>,
+    slots: HashMap<ObjectId, Arc<OnceLock<Placing>>>,
+    bytes: usize,
+}
+
+struct Unsettled {
+    kind: BagKind,
+    bytes: Vec<u8>,
+    slot: Arc<OnceLock<Placing>>,
 }
 
 struct Known {
@@ -60,26 +78,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where an object is, and whether it had to be stored.
-#[derive(Debug)]
-pub struct Shelved {
-    /// Where it is, or will be.
-    pub placing: Placing,
-    /// Whether it was not there before.
-    pub is_new: bool,
-}
-
 impl Shelf {
-    /// A shelf that tells `placed` when places of blocks were decided. Whoever asks for an object waits until the index
-    /// [is there](Self::open).
+    /// A shelf that tells `placed` when places of blocks were decided. Until the index [is there](Self::open), what is put in is held
+    /// back, and whoever brings more than a handshake leaves time for waits.
     pub fn new(reader: BagReader, monitor: Arc<dyn Monitor>, cancel: Cancel, placed: Sender<()>) -> Self {
         Self {
             reader,
             monitor,
             cancel,
             open: Mutex::default(),
-            known: Mutex::new(State::Opening),
-            stored: Mutex::default(),
+            known: Mutex::new(State::Opening(HeldBack::default())),
+            written: Mutex::default(),
             distrusted: Arc::default(),
             placed,
             ready: Condvar::new(),
@@ -87,15 +96,51 @@ impl Shelf {
         }
     }
 
-    /// Brings the index; `None` when there will be none.
-    pub fn open(&self, index: Option<Index>) {
-        *lock(&self.known) = match index {
-            Some(index) => {
-                State::Ready(Box::new(Known { index, tables: BagTables::new(TABLES), failed: None }))
+    /// Brings the index, and has what was held back stored unless it is there.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn open(&self, index: Index, packer: &Packer) -> Result<(), BackupError> {
+        let known = Known { index, tables: BagTables::new(TABLES), failed: None };
+        let held_back = self.turn(State::Ready(Box::new(known)));
+        for Unsettled { kind, bytes, slot } in held_back.objects {
+            match self.put(packer, kind, &bytes) {
+                // Set once: each slot belongs to one object.
+                Ok(placing) => drop(slot.set(placing)),
+                Err(error) => {
+                    self.fail();
+                    return Err(error);
+                }
             }
-            None => State::Failed,
-        };
+        }
+        self.placed();
+        Ok(())
+    }
+
+    /// There will be no index.
+    pub fn fail(&self) {
+        self.turn(State::Failed);
+    }
+
+    fn turn(&self, state: State) -> HeldBack {
+        let before = std::mem::replace(&mut *lock(&self.known), state);
         self.ready.notify_all();
+        match before {
+            State::Opening(held_back) => held_back,
+            State::Ready(_) | State::Failed => HeldBack::default(),
+        }
+    }
+
+    /// Whether what was put in will get its places.
+    ///
+    /// # Errors
+    /// `Stopped` when it will not, `Interrupted` when the user does not want to wait for it.
+    pub fn check(&self) -> Result<(), BackupError> {
+        match &*lock(&self.known) {
+            State::Opening(_) if self.cancel.is_cancelled() => Err(BackupError::Interrupted),
+            State::Opening(_) | State::Ready(_) => Ok(()),
+            State::Failed => Err(BackupError::Stopped),
+        }
     }
 
     /// What `use_it` makes of the index and the tables, once they are there.
@@ -105,7 +150,7 @@ impl Shelf {
             match &mut *state {
                 State::Ready(known) => return Ok(use_it(known)),
                 State::Failed => return Err(BackupError::Stopped),
-                State::Opening => {}
+                State::Opening(_) => {}
             }
             // The server may be slow to answer, or never do so; the user need not wait for that.
             if self.cancel.is_cancelled() {
@@ -120,28 +165,70 @@ impl Shelf {
     ///
     /// # Errors
     /// When the packer has stopped, or a bag's table cannot be fetched.
-    pub fn put(&self, packer: &Packer, kind: BagKind, bytes: &[u8]) -> Result<Shelved, BackupError> {
+    pub fn put(&self, packer: &Packer, kind: BagKind, bytes: &[u8]) -> Result<Placing, BackupError> {
         let id = self.reader.id_of(bytes);
         let find_open = |open: &HashMap<ObjectId, Placing>| open.get(&id).cloned();
         if let Some(placing) = find_open(&lock(&self.open)) {
-            return Ok(Shelved { placing, is_new: false });
+            return Ok(self.known(kind, placing));
+        }
+        if let Some(placing) = self.hold_back(packer, kind, id, bytes) {
+            return Ok(placing);
         }
         if let Some(placing) = self.find(&id)? {
-            return Ok(Shelved { placing, is_new: false });
+            return Ok(self.known(kind, placing));
         }
         let (placing, full) = {
             let mut open = lock(&self.open);
             // Another thread may have come with the same object meanwhile.
             if let Some(placing) = find_open(&open) {
-                return Ok(Shelved { placing, is_new: false });
+                return Ok(self.known(kind, placing));
             }
             let (placing, full): (_, Option<FullBlock>) = packer.place(kind, id, bytes);
             open.insert(id, placing.clone());
             (placing, full)
         };
-        self.new.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
+        let len = u64::try_from(bytes.len()).unwrap_or(0);
+        self.new.fetch_add(len, Ordering::Relaxed);
+        if kind == BagKind::Data {
+            self.monitor.count(Counter::NewChunks, 1);
+            self.monitor.count(Counter::NewBytes, len);
+        }
         full.map_or(Ok(()), |block| packer.submit(block))?;
-        Ok(Shelved { placing, is_new: true })
+        Ok(placing)
+    }
+
+    /// Counts an object that need not be stored.
+    fn known(&self, kind: BagKind, placing: Placing) -> Placing {
+        if kind == BagKind::Data {
+            self.monitor.count(Counter::KnownChunks, 1);
+        }
+        placing
+    }
+
+    /// Holds an object back, as long as the index is not there and memory is to be had.
+    fn hold_back(&self, packer: &Packer, kind: BagKind, id: ObjectId, bytes: &[u8]) -> Option<Placing> {
+        let len = u32::try_from(bytes.len()).ok()?;
+        let mut state = lock(&self.known);
+        let State::Opening(held_back) = &mut *state else { return None };
+        if let Some(slot) = held_back.slots.get(&id) {
+            let placing = Placing::Unsettled { id, len, placing: Arc::clone(slot) };
+            return Some(self.known(kind, placing));
+        }
+        let sum = held_back.bytes.saturating_add(bytes.len());
+        if sum > HELD_BACK {
+            return None;
+        }
+        held_back.bytes = sum;
+        let slot = Arc::new(OnceLock::new());
+        let is_first = held_back.objects.iter().all(|object| object.kind != kind);
+        held_back.objects.push(Unsettled { kind, bytes: bytes.to_vec(), slot: Arc::clone(&slot) });
+        held_back.slots.insert(id, Arc::clone(&slot));
+        drop(state);
+        if is_first {
+            // It will most likely be stored, so a file for it may be made behind what is under way.
+            packer.begin(kind);
+        }
+        Some(Placing::Unsettled { id, len, placing: slot })
     }
 
     fn find(&self, id: &ObjectId) -> Result<Option<Placing>, BackupError> {
@@ -189,9 +276,9 @@ impl Shelf {
         self.reader.id_of(bytes)
     }
 
-    /// Hands over the bags stored since this was last asked, for a segment to name.
-    pub fn take_stored(&self) -> Vec<SegmentBag> {
-        std::mem::take(&mut *lock(&self.stored))
+    /// Hands over the bags written since this was last asked, for a segment to name once they are acknowledged.
+    pub fn take_written(&self) -> Vec<SegmentBag> {
+        std::mem::take(&mut *lock(&self.written))
     }
 
     /// The index, to be told of a published segment and flushed.
@@ -225,27 +312,38 @@ impl PackerEvents for Shelf {
         self.monitor.count(Counter::BytesQueued, bytes);
     }
 
+    fn written(&self, bag: &StoredBag) {
+        lock(&self.written).push(segment_bag(bag));
+    }
+
     fn stored(&self, bag: &StoredBag) {
         self.monitor.count(Counter::BytesStored, bag.size);
-        let entry = BagEntry {
-            bag: bag.id,
-            kind: bag.kind,
-            size: bag.size,
-            table_offset: bag.table_offset,
-            table_len: bag.table_len,
-        };
-        let objects = || bag.table.blocks.iter().flat_map(|block| block.objects.iter().map(|(id, _, _)| id));
-        let segment_bag = SegmentBag::new(entry, objects().map(Fingerprint::of).collect());
+        let segment_bag = segment_bag(bag);
         // A bag is stored only after its objects were looked for, so the index is there, or has failed.
         let _ = self.with_known(|known| {
             if let Err(error) = known.index.insert(&segment_bag) {
                 known.failed = known.failed.take().or(Some(error));
             }
         });
-        lock(&self.stored).push(segment_bag);
         let mut open = lock(&self.open);
-        for id in objects() {
+        for id in objects(bag) {
             open.remove(id);
         }
     }
+}
+
+fn objects(bag: &StoredBag) -> impl Iterator<Item = &ObjectId> {
+    bag.table.blocks.iter().flat_map(|block| block.objects.iter().map(|(id, _, _)| id))
+}
+
+/// A bag as a segment names it.
+fn segment_bag(bag: &StoredBag) -> SegmentBag {
+    let entry = BagEntry {
+        bag: bag.id,
+        kind: bag.kind,
+        size: bag.size,
+        table_offset: bag.table_offset,
+        table_len: bag.table_len,
+    };
+    SegmentBag::new(entry, objects(bag).map(Fingerprint::of).collect())
 }

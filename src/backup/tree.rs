@@ -221,7 +221,8 @@ impl Maker {
                 return Ok(());
             }
             self.packer.check()?;
-            // The packer tells of every block; the time-out is for its having stopped.
+            self.shelf.check()?;
+            // The packer tells of every block, the shelf of the index; the time-out is for their having stopped.
             let _ = self.placed.recv_timeout(std::time::Duration::from_millis(100));
         }
     }
@@ -268,7 +269,7 @@ impl Maker {
             .flatten();
         let placing = match former {
             Some(reference) => Placing::Known(*reference),
-            None => self.shelf.put(&self.packer, BagKind::Tree, &bytes)?.placing,
+            None => self.shelf.put(&self.packer, BagKind::Tree, &bytes)?,
         };
         // Set once: each slot belongs to one job.
         let _ = job.slot.set(placing);

@@ -47,6 +47,15 @@ pub enum Placing {
     },
     /// An object that is itself still to be made.
     Later(Arc<OnceLock<Placing>>),
+    /// An object of which nobody can tell yet whether it is there already.
+    Unsettled {
+        /// The object.
+        id: ObjectId,
+        /// The object's length.
+        len: u32,
+        /// Where it is, or will be.
+        placing: Arc<OnceLock<Placing>>,
+    },
 }
 
 impl Placing {
@@ -59,7 +68,7 @@ impl Placing {
                 let (bag, offset, stored) = block.get()?;
                 Some(Reference { id: *id, place: Place { bag, offset, stored, start: *start, len: *len } })
             }
-            Self::Later(placing) => placing.get()?.get(),
+            Self::Later(placing) | Self::Unsettled { placing, .. } => placing.get()?.get(),
         }
     }
 }
@@ -70,7 +79,7 @@ impl Placing {
     pub fn id(&self) -> Option<ObjectId> {
         match self {
             Self::Known(reference) => Some(reference.id),
-            Self::InBlock { id, .. } => Some(*id),
+            Self::InBlock { id, .. } | Self::Unsettled { id, .. } => Some(*id),
             Self::Later(placing) => placing.get()?.id(),
         }
     }
@@ -80,7 +89,7 @@ impl Placing {
     pub fn object_len(&self) -> Option<u32> {
         match self {
             Self::Known(reference) => Some(reference.place.len),
-            Self::InBlock { len, .. } => Some(*len),
+            Self::InBlock { len, .. } | Self::Unsettled { len, .. } => Some(*len),
             Self::Later(placing) => placing.get()?.object_len(),
         }
     }

@@ -61,6 +61,8 @@ pub trait PackerEvents: Send + Sync {
     fn placed(&self);
     /// So many sealed bytes were queued for the store.
     fn queued(&self, bytes: u64);
+    /// All of a bag has been handed to the store, which has not acknowledged it yet.
+    fn written(&self, _bag: &StoredBag) {}
     /// The store has acknowledged a bag.
     fn stored(&self, bag: &StoredBag);
 }
@@ -101,6 +103,8 @@ struct State {
     blocks: usize,
     /// Bags begun and not yet acknowledged.
     bags: usize,
+    /// Bags begun and not yet written to their ends.
+    unwritten: usize,
     error: Option<StoreError>,
 }
 
@@ -191,6 +195,15 @@ impl Packer {
         open.map_or(Ok(()), |block| self.submit(FullBlock(kind, block)))
     }
 
+    /// Begins a bag, so that the store has made its file by the time the first block is there. If none comes, none is stored.
+    pub fn begin(&self, kind: BagKind) {
+        let mut lane = lock(of(&self.shared.lanes, kind));
+        if lane.is_empty() {
+            let stream = self.shared.begin(kind);
+            lane.push(stream);
+        }
+    }
+
     /// Whether it goes on.
     ///
     /// # Errors
@@ -217,12 +230,12 @@ impl Packer {
         }
     }
 
-    /// Ends all open bags and waits until the store has acknowledged every bag that was begun. Objects may be put in again afterwards;
-    /// others must not do so meanwhile.
+    /// Ends all open bags and waits until all of every bag that was begun has been handed to the store, so that it is known
+    /// what they hold. Objects may be put in again afterwards; others must not do so meanwhile.
     ///
     /// # Errors
     /// When the packer has stopped.
-    pub fn quiesce(&self) -> Result<(), Stopped> {
+    pub fn write_out(&self) -> Result<(), Stopped> {
         self.settle()?;
         for lane in &self.shared.lanes {
             for stream in lock(lane).drain(..) {
@@ -230,6 +243,16 @@ impl Packer {
                 let _ = stream.messages.send(Message::End(stream.end));
             }
         }
+        self.wait_while(|state| state.unwritten > 0);
+        self.check()
+    }
+
+    /// [`write_out`](Self::write_out), and waits until the store has acknowledged every bag.
+    ///
+    /// # Errors
+    /// When the packer has stopped.
+    pub fn quiesce(&self) -> Result<(), Stopped> {
+        self.write_out()?;
         self.wait_while(|state| state.bags > 0);
         self.check()
     }
@@ -321,24 +344,36 @@ impl Shared {
         let bag = BagId::random();
         let (messages, receiver) = unbounded();
         let queued = Arc::new(AtomicU64::new(0));
-        lock(&self.state).bags += 1;
+        let mut state = lock(&self.state);
+        state.bags += 1;
+        state.unwritten += 1;
+        drop(state);
         let (shared, seen) = (Arc::clone(self), Arc::clone(&queued));
         thread::spawn(move || {
             let (store, keep_in) = (of(&shared.stores, kind), shared.options.keep_in.as_deref());
-            let outcome = stream::run(&**store, keep_in, &shared.sealing, (bag, kind), &receiver, &seen);
+            let mut is_written = false;
+            let written = |bag: &StoredBag| {
+                is_written = true;
+                shared.events.written(bag);
+                lock(&shared.state).unwritten -= 1;
+                shared.changed.notify_all();
+            };
+            let outcome =
+                stream::run(&**store, keep_in, &shared.sealing, (bag, kind), &receiver, &seen, written);
             // Permits of blocks that were never written are given back here.
             drop(receiver);
-            shared.ended(outcome);
+            shared.ended(outcome, is_written);
         });
         Stream { bag, end: HEADER as u64, messages, queued }
     }
 
-    fn ended(&self, outcome: Result<StoredBag, StoreError>) {
-        if let Ok(bag) = &outcome {
+    fn ended(&self, outcome: Result<Option<StoredBag>, StoreError>, is_written: bool) {
+        if let Ok(Some(bag)) = &outcome {
             self.events.stored(bag);
         }
         let mut state = lock(&self.state);
         state.bags -= 1;
+        state.unwritten -= usize::from(!is_written);
         if let Err(error) = outcome {
             self.stopped.store(true, Ordering::Relaxed);
             if state.error.as_ref().is_none_or(|earlier| earlier.kind == ErrorKind::Cancelled) {

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-use crate::store::{Class, ErrorKind, Name, Store, StoreError, Upload};
+use crate::store::{Class, ErrorKind, Name, Pending, Store, StoreError, Upload};
 
 /// How often one file is begun again: whatever takes it away each time is no accident.
 const AGAIN: u32 = 3;
@@ -51,11 +51,25 @@ impl<'a> Steady<'a> {
         Ok(())
     }
 
-    /// As [`Upload::commit`], and waits.
-    pub(super) fn commit(self, name: &Name) -> Result<(), StoreError> {
-        let Self { mut upload, mut memory } = self;
-        while let Err(error) = upload.commit(name).wait() {
-            upload = memory.begin_again(error)?;
+    /// As [`Upload::commit`].
+    pub(super) fn commit(self, name: &Name) -> Committing<'a> {
+        Committing { commit: self.upload.commit(name), name: name.clone(), memory: self.memory }
+    }
+}
+
+/// An upload of which all was sent.
+pub(super) struct Committing<'a> {
+    commit: Pending<()>,
+    name: Name,
+    memory: Memory<'a>,
+}
+
+impl Committing<'_> {
+    /// Waits until it is acknowledged.
+    pub(super) fn wait(self) -> Result<(), StoreError> {
+        let Self { mut commit, name, mut memory } = self;
+        while let Err(error) = commit.wait() {
+            commit = memory.begin_again(error)?.commit(&name);
         }
         Ok(())
     }
@@ -141,7 +155,7 @@ mod tests {
             steady.append(vec![u8::try_from(step).unwrap(); 900_000])
         });
         lose(3);
-        let outcome = outcome.and_then(|()| steady.commit(&name));
+        let outcome = outcome.and_then(|()| steady.commit(&name).wait());
         (outcome, memory.contents(&name).unwrap_or_default(), log.count(Op::Create))
     }
 

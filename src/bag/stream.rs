@@ -43,9 +43,9 @@ pub(super) enum Message {
     End(u64),
 }
 
-/// Writes a bag until its end is told and reached, and waits until the store has acknowledged it; its bytes are kept in
-/// `keep_in` for so long, in case the store loses them. The receiver's hanging up before means
-/// that the bag is given up.
+/// Writes a bag until its end is told and reached, tells that all of it was `written`, and waits until the store has acknowledged it;
+/// its bytes are kept in `keep_in` for so long, in case the store loses them. A bag that ends without a block is not stored. The
+/// receiver's hanging up before means that the bag is given up.
 pub(super) fn run(
     store: &dyn Store,
     keep_in: Option<&Path>,
@@ -53,7 +53,8 @@ pub(super) fn run(
     (id, kind): (BagId, BagKind),
     messages: &Receiver<Message>,
     queued: &AtomicU64,
-) -> Result<StoredBag, StoreError> {
+    written: impl FnOnce(&StoredBag),
+) -> Result<Option<StoredBag>, StoreError> {
     let mut bag = Writer::begin(store, keep_in, (id, kind))?;
     let mut early = BTreeMap::new();
     let mut end = None;
@@ -75,7 +76,10 @@ pub(super) fn run(
             drop(permit);
         }
     }
-    bag.finish(sealing)
+    if bag.table.blocks.is_empty() {
+        return Ok(None);
+    }
+    bag.finish(sealing, written).map(Some)
 }
 
 /// The written part of a bag.
@@ -107,7 +111,11 @@ impl<'a> Writer<'a> {
         self.upload.append(bytes)
     }
 
-    fn finish(mut self, sealing: &Sealing) -> Result<StoredBag, StoreError> {
+    fn finish(
+        mut self,
+        sealing: &Sealing,
+        written: impl FnOnce(&StoredBag),
+    ) -> Result<StoredBag, StoreError> {
         let table_offset = self.at;
         let mut sealed = Sealing::compress(&format::encode_table(&self.table), Level::Default);
         sealing.seal(Kind::BagTable, self.id, table_offset, &mut sealed);
@@ -116,14 +124,17 @@ impl<'a> Writer<'a> {
         self.write(format::encode_trailer_head(table_offset, table_len).to_vec())?;
         let hash = *self.hash.finalize().as_bytes();
         self.write(hash.to_vec())?;
-        self.upload.commit(&layout::bag(self.id))?;
-        Ok(StoredBag {
+        let bag = StoredBag {
             id: self.id,
             kind: self.kind,
             size: self.at,
             table_offset,
             table_len,
             table: Arc::new(self.table),
-        })
+        };
+        let acknowledged = self.upload.commit(&layout::bag(self.id));
+        written(&bag);
+        acknowledged.wait()?;
+        Ok(bag)
     }
 }
