@@ -44,8 +44,11 @@ pub fn read(
     }
     recognise(repository, client, guess, &ids, monitor);
     session.created()?;
+    // Records and segments in one flight.
+    let records = repository.catalog().ask(ids.iter().map(|id| (client, *id)));
+    let index = open_index(&segments, repository, options, monitor)?;
     let mut former = Vec::new();
-    for (_, record) in repository.catalog().read(client, &ids) {
+    for (_, _, record) in records.wait() {
         match record {
             Ok(generation) => former.push(generation),
             // A record that is gone was forgotten meanwhile.
@@ -56,7 +59,6 @@ pub fn read(
             Err(error) => return Err(error.into()),
         }
     }
-    let index = open_index(&segments, repository, options, monitor)?;
     Ok(Remote { session, former, index })
 }
 

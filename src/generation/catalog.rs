@@ -96,17 +96,14 @@ impl Catalog {
         &self,
         ids: impl Iterator<Item = (ClientId, GenerationId)>,
     ) -> Vec<(ClientId, GenerationId, Result<Generation, CatalogError>)> {
+        self.ask(ids).wait()
+    }
+
+    /// Asks for records, all at once.
+    pub fn ask(&self, ids: impl Iterator<Item = (ClientId, GenerationId)>) -> AskedRecords {
         let read_one =
             |(client, id)| (client, id, self.store.read_all(&layout::generation(client, id), MAX_SEALED));
-        let pending: Vec<_> = ids.map(read_one).collect();
-        pending
-            .into_iter()
-            .map(|(client, id, answer)| {
-                let read = answer.wait().map_err(CatalogError::from);
-                let opened = read.and_then(|bytes| self.open(client, id, bytes));
-                (client, id, opened.or_else(|error| self.read_again(client, id, error)))
-            })
-            .collect()
+        AskedRecords { catalog: self.clone(), pending: ids.map(read_one).collect() }
     }
 
     /// Reads all that listings of clients' directories show, all at once: the records, and the files of tags beside them. Tags in such files take the place
@@ -236,6 +233,29 @@ pub struct TagFile {
     pub id: TagsId,
     /// The tags, if it can be read.
     pub tags: Result<BTreeSet<String>, CatalogError>,
+}
+
+/// Records that were asked for.
+#[must_use = "nobody has read them yet"]
+pub struct AskedRecords {
+    catalog: Catalog,
+    pending: Vec<(ClientId, GenerationId, Pending<Vec<u8>>)>,
+}
+
+impl AskedRecords {
+    /// Waits for them. Those that cannot be read are told beside the others.
+    #[must_use]
+    pub fn wait(self) -> Vec<(ClientId, GenerationId, Result<Generation, CatalogError>)> {
+        let Self { catalog, pending } = self;
+        pending
+            .into_iter()
+            .map(|(client, id, answer)| {
+                let read = answer.wait().map_err(CatalogError::from);
+                let opened = read.and_then(|bytes| catalog.open(client, id, bytes));
+                (client, id, opened.or_else(|error| catalog.read_again(client, id, error)))
+            })
+            .collect()
+    }
 }
 
 /// The largest sealed record in bytes.

@@ -72,7 +72,7 @@ impl Default for Settings {
             silent_after_sleep: Duration::from_secs(5),
             give_up_after: Duration::from_secs(15 * 60),
             first_wait: Duration::from_secs(1),
-            linger: Duration::from_secs(1),
+            linger: Duration::from_secs(3),
             keep_log: false,
         }
     }
@@ -286,6 +286,7 @@ impl Driver {
                 }
                 if idle {
                     add(&self.shared.counters.serial_waits, 1);
+                    tracing::trace!("a serial wait");
                     standing.pulse = Pulse::new(now);
                     if channel.open {
                         standing.distance.asks(now);
@@ -301,6 +302,7 @@ impl Driver {
                     }
                 }
                 self.count(channel.id, submission.request.kind());
+                tracing::trace!(channel = channel.id.0, number = submission.number, kind = ?submission.request.kind(), "sent");
                 used = used.saturating_add(submission.request.cost());
                 let request = submission.request.clone();
                 channel.session.send(&request, Ticket::Request(submission));
