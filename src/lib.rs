@@ -4,7 +4,7 @@
 //! is; [`crypto`], [`compress`] and [`chunker`] are pure; [`sftp`] speaks SFTP and knows nothing of backups;
 //! [`store`] is named immutable files, wherever they are; [`live`] is the file system that is backed up; [`sealed`],
 //! [`bag`], [`dir`], [`index`], [`generation`] and [`contents`] are the structures of a repository; [`repo`] opens one
-//! and hands out its parts; [`backup`], [`restore`], [`forget`], [`fsck`] and [`mount`] are one operation each; [`cli`] is
+//! and hands out its parts; [`backup`], [`restore`], [`verify`], [`forget`], [`fsck`] and [`mount`] are one operation each; [`cli`] is
 //! the only place that prints, reads the environment or knows a flag.
 
 pub mod base;
@@ -34,5 +34,6 @@ pub mod forget;
 pub mod fsck;
 pub mod mount;
 pub mod restore;
+pub mod verify;
 
 pub mod cli;

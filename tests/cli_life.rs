@@ -223,3 +223,23 @@ fn a_damaged_record_is_left_alone_by_a_policy_and_can_be_named() {
     assert!(!record.exists());
     kitbag.run(["fsck"]).code(0);
 }
+
+#[test]
+fn a_generation_is_compared_with_the_live_data() {
+    let (kitbag, made) = filled(2);
+    let said = kitbag.run(["verify"]).code(0).stdout;
+    assert!(
+        said.starts_with("2 entries of generation ") && said.contains("0 differ; 1 file (10 B) read"),
+        "{said}"
+    );
+    kitbag.run(["verify", "--read-data", "--random", "1"]).code(0);
+    let said = kitbag.run(["verify", "-g", &made[0]]).code(3).stdout;
+    let line = said.lines().next().expect("a line");
+    assert!(line.starts_with("contents") && line.ends_with("tree/file"), "{said}");
+    let json = kitbag.run(["verify", "--json", "-g", &made[0]]).code(3).stdout;
+    assert!(json.starts_with("{\"path\":") && json.contains("\"differs\":[\"contents\","), "{json}");
+    assert_eq!(json_field(json.lines().last().expect("a line"), "different"), "1");
+    fs::remove_file(kitbag.path("tree/file")).expect("removed");
+    assert!(kitbag.run(["verify"]).code(3).stdout.contains("missing\t"));
+    kitbag.run(["verify", "absent"]).code(1).says(&["does not hold absent"]);
+}

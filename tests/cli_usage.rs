@@ -22,6 +22,7 @@ fn help_goes_to_standard_output() {
         "forget",
         "tag",
         "remove-client",
+        "verify",
         "sessions",
     ] {
         assert!(help.stdout.contains(command), "{command}");

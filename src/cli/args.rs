@@ -16,7 +16,7 @@ const STYLES: Styles = Styles::styled()
     .placeholder(AnsiColor::Cyan.on_default());
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, \
+Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, \
 4 repository damaged, 10 no repository there, 12 wrong passphrase, 130 interrupted.
 
 Environment: KITBAG_REPOSITORY, KITBAG_CLIENT_NAME, KITBAG_PASSPHRASE and KITBAG_SSH_CONFIG stand for the options of \
@@ -147,6 +147,8 @@ pub enum Command {
     },
     /// Show generations as a file system
     Mount(Mount),
+    /// Compare a generation with the live data, without fetching what it holds
+    Verify(Verify),
     /// Check the repository
     Fsck(Fsck),
     /// Look at the local caches, or clear them
@@ -384,6 +386,32 @@ pub struct Mount {
     /// Look for new generations when the list is so old [default: 1m]
     #[arg(long, value_name = "TIME")]
     pub refresh: Option<String>,
+}
+
+const VERIFY_HELP: &str = "\
+Live files are read and hashed here, and compared with what the generation says of them. What was added since is no difference.
+
+Exit codes: 0 nothing differs; 3 something differs, or could not be read here; 4 the repository is damaged; 1 the comparison came to no end.";
+
+/// `kitbag verify`
+#[derive(Debug, Default, ClapArgs)]
+#[command(after_help = VERIFY_HELP)]
+pub struct Verify {
+    /// Which generation: latest, latest~2, an id or its beginning, a date
+    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
+    pub generation: String,
+
+    /// Compare only so many files, chosen at random
+    #[arg(long, value_name = "N")]
+    pub random: Option<usize>,
+
+    /// Also fetch the contents from the repository and verify them
+    #[arg(long)]
+    pub read_data: bool,
+
+    /// Compare only these files and what is below them: absolute paths, or paths below a saved root
+    #[arg(value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
 }
 
 /// `kitbag fsck`

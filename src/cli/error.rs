@@ -22,6 +22,7 @@ use crate::repo::{InitError, OpenError};
 use crate::restore::{CatError, RestoreError};
 use crate::sftp::transport::ssh_config::ConfigError;
 use crate::store::{ErrorKind, StoreError};
+use crate::verify::VerifyError;
 
 /// How a run ends. The numbers are an interface: scripts rely on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub enum Exit {
     Failed,
     /// The command line makes no sense.
     Usage,
-    /// Done, but some files could not be saved or restored.
+    /// Done, but some files could not be saved or restored, or are not what they were.
     Incomplete,
     /// The repository is damaged.
     Damaged,
@@ -343,6 +344,16 @@ impl From<MountError> for Failure {
                 _ => failure,
             },
             MountError::Place(_) | MountError::Threads(_) => failure,
+        }
+    }
+}
+
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        match error {
+            VerifyError::Store(error) => error.into(),
+            VerifyError::Tree(error) => error.into(),
+            VerifyError::Interrupted => Self::interrupted(),
         }
     }
 }

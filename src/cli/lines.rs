@@ -13,6 +13,8 @@ pub enum Job {
     Restore,
     /// The repository is read and checked.
     Check,
+    /// Files are read and compared.
+    Verify,
 }
 
 /// The counts at one moment.
@@ -51,6 +53,7 @@ impl Snapshot {
         match job {
             Job::Backup => self.stored,
             Job::Restore => self.restored_bytes,
+            Job::Verify => self.bytes_read,
             Job::Check => 0,
         }
     }
@@ -69,6 +72,11 @@ impl Snapshot {
                 human::counted(self.restored_files, "file", "files"),
                 human::bytes(self.restored_bytes)
             ),
+            Job::Verify => format!(
+                "{}, {} compared",
+                human::counted(self.files_read, "file", "files"),
+                human::bytes(self.bytes_read)
+            ),
             Job::Check => human::counted(self.checked, "object checked", "objects checked"),
         };
         if self.phase.is_empty() { text } else { format!("{}: {text}", self.phase) }
@@ -85,7 +93,7 @@ impl Snapshot {
         let speed = speed.map(|speed| format!(", {}/s", human::bytes(speed))).unwrap_or_default();
         match job {
             Job::Check => String::new(),
-            Job::Restore => speed.trim_start_matches(", ").to_owned(),
+            Job::Restore | Job::Verify => speed.trim_start_matches(", ").to_owned(),
             Job::Backup => {
                 let share = match self.share() {
                     Some(share) => format!(" ({share} %)"),

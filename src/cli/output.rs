@@ -1,6 +1,6 @@
 //! Standard output: what was asked for, and nothing else.
 
-use std::io::{self, BufWriter, StdoutLock, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 
 use serde::Serialize;
 
@@ -9,14 +9,14 @@ use super::error::Failure;
 /// Standard output, buffered. A reader that has gone away (`kitbag ls | head`) ends the program quietly.
 #[derive(Debug)]
 pub struct Output {
-    out: BufWriter<StdoutLock<'static>>,
+    out: BufWriter<Stdout>,
 }
 
 impl Output {
     /// Standard output.
     #[must_use]
     pub fn new() -> Self {
-        Self { out: BufWriter::new(io::stdout().lock()) }
+        Self { out: BufWriter::new(io::stdout()) }
     }
 
     /// Writes a line.

@@ -14,6 +14,7 @@ pub mod remove_client;
 pub mod restore;
 pub mod sessions;
 pub mod tag;
+pub mod verify;
 
 use super::error::Exit;
 use super::progress::Progress;
