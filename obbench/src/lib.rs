@@ -13,6 +13,8 @@
 
 pub mod clock;
 pub mod compare;
+#[cfg(feature = "index")]
+pub mod index;
 pub mod interrupt;
 pub mod manifest;
 pub mod measure;

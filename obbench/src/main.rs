@@ -25,6 +25,10 @@ enum Order {
     /// Measures what must hold everywhere, prints each figure with its limit, and fails where one does not hold.
     Smoke(orders::smoke::Smoke),
 
+    /// Measures kitbag's local index with made-up chunks, and prints each figure with its limit.
+    #[cfg(feature = "index")]
+    Index(orders::index::Measure),
+
     /// Runs the benchmarks of specs and writes results, one JSON object a line.
     Run(orders::run::Run),
 
@@ -49,6 +53,8 @@ enum Order {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Order::Smoke(order) => order.run(),
+        #[cfg(feature = "index")]
+        Order::Index(order) => order.run(),
         Order::Run(order) => order.run(),
         Order::Report(order) => order.run(),
         Order::Compare(order) => order.run(),

@@ -16,7 +16,7 @@ use super::numbers::{Bits, Runs};
 use super::state::{self, Lock, SegmentState, State};
 use super::sync::Synced;
 use super::table::Table;
-use super::{BagEntry, Fingerprint, IndexError};
+use super::{BagEntry, BagNumber, Fingerprint, IndexError};
 use crate::base::cancel::Cancel;
 use crate::base::id::{BagId, ObjectId, SegmentId};
 
@@ -105,13 +105,34 @@ impl Index {
     #[must_use]
     pub fn candidates(&self, id: &ObjectId) -> Vec<BagEntry> {
         let mut bags = Vec::new();
-        self.find(Fingerprint::of(id), |number| {
-            if !self.excluded.contains(number) {
-                // A bag has two numbers while a segment and the one that it was merged into are both listed.
-                bags.extend(self.bag(number).filter(|bag| !bags.contains(bag)));
-            }
+        self.propose(id, |number| {
+            // A bag has two numbers while a segment and the one that it was merged into are both listed.
+            bags.extend(self.bag(number).filter(|bag| !bags.contains(bag)));
         });
         bags
+    }
+
+    /// Gives the same bags by their numbers, without reading of them: a bag may be given twice, by two numbers.
+    #[inline]
+    pub fn propose(&self, id: &ObjectId, mut found: impl FnMut(BagNumber)) {
+        self.find(Fingerprint::of(id), |number| {
+            if !self.excluded.contains(number) {
+                found(BagNumber(number));
+            }
+        });
+    }
+
+    /// Whether this bag may be in an answer: some segment names it, and it is not excluded.
+    #[must_use]
+    #[inline]
+    pub fn may_propose(&self, BagNumber(number): BagNumber) -> bool {
+        self.alive.contains(number) && !self.excluded.contains(number)
+    }
+
+    /// The bag of this number; `None` where the local index is damaged.
+    #[must_use]
+    pub fn bag(&self, BagNumber(number): BagNumber) -> Option<BagEntry> {
+        self.entry(number)
     }
 
     /// Adds a bag of this run: its objects are candidates from now on. Now and then this starts a thread that folds what was
@@ -190,7 +211,7 @@ impl Index {
         }
     }
 
-    fn bag(&self, number: u32) -> Option<BagEntry> {
+    fn entry(&self, number: u32) -> Option<BagEntry> {
         if number >= self.delta.first_bag() {
             return self.delta.bag(number);
         }
@@ -204,7 +225,7 @@ impl Index {
     pub(super) fn number_of(&self, bag: &BagId, except: &Bits) -> Option<u32> {
         let mut number = None;
         self.find(Fingerprint::of_bag(bag), |candidate| {
-            let is_it = || self.bag(candidate).is_some_and(|entry| entry.bag == *bag);
+            let is_it = || self.entry(candidate).is_some_and(|entry| entry.bag == *bag);
             if number.is_none() && !except.contains(candidate) && is_it() {
                 number = Some(candidate);
             }

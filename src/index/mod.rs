@@ -83,6 +83,10 @@ pub struct BagEntry {
     pub table_len: u32,
 }
 
+/// Stands for a bag in the answers of one [`Index`], for as long as that is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BagNumber(u32);
+
 /// A segment as the listing of `index/` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListedSegment {

@@ -4,17 +4,20 @@ use std::collections::{HashMap, HashSet};
 
 use lru::LruCache;
 
-use super::{BagEntry, FetchError, Index, Waiting};
+use super::{BagEntry, BagNumber, FetchError, Index, Waiting};
 use crate::base::id::{BagId, ObjectId};
 use crate::entry::{Place, Reference};
 
 /// Asks for the objects of a bag, from the bag's own table; called for several before the first answer is waited for.
 pub type FetchTable<'a> = dyn FnMut(&BagEntry) -> Waiting<Vec<Reference>> + 'a;
 
-/// Tables of bags within a budget of bytes, the least recently used going first.
+/// Tables of bags within a budget of bytes, the least recently used going first. They belong to one index, by whose numbers they
+/// are kept.
 #[derive(Debug)]
 pub struct BagTables {
-    tables: LruCache<BagId, Table>,
+    tables: LruCache<BagNumber, Table>,
+    /// Who had the object found last: most likely the next one's bag as well.
+    last: Option<BagNumber>,
     budget: usize,
     held: usize,
 }
@@ -23,12 +26,13 @@ impl BagTables {
     /// Keeps tables that take `budget` bytes of memory together.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self { tables: LruCache::unbounded(), budget, held: 0 }
+        Self { tables: LruCache::unbounded(), last: None, budget, held: 0 }
     }
 
     /// Where these objects lie, for those that are in a bag which `index` proposes: one answer for each, in order.
     ///
-    /// Tables that are not at hand are all asked for before the first is waited for: one round trip for a batch. A bag that is not
+    /// What lies in the same bag as the object before is found without asking the index. Tables that are not at hand are all asked
+    /// for before the first is waited for: one round trip for a batch. A bag that is not
     /// there has no objects. What was asked for twice in a row is at hand, if it fits the budget.
     ///
     /// # Errors
@@ -41,50 +45,69 @@ impl BagTables {
     ) -> Result<Vec<Option<Reference>>, FetchError> {
         let mut answers = vec![None; ids.len()];
         let mut open: HashMap<BagId, Vec<usize>> = HashMap::new();
-        let mut missing: Vec<BagEntry> = vec![];
+        let mut missing: Vec<(BagNumber, BagEntry)> = vec![];
         for (at, (id, answer)) in ids.iter().zip(&mut answers).enumerate() {
-            let mut unread = vec![];
-            for bag in index.candidates(id) {
-                match self.tables.get(&bag.bag) {
-                    Some(table) => *answer = answer.or_else(|| table.find(bag.bag, id)),
-                    None => unread.push(bag),
-                }
+            let last = self.last.filter(|&last| index.may_propose(last));
+            if let Some(found) = last.and_then(|last| self.tables.get(&last)?.find(id)) {
+                *answer = Some(found);
+                continue;
             }
+            let mut unread = vec![];
+            index.propose(id, |number| match self.tables.get(&number) {
+                Some(table) if answer.is_none() => {
+                    *answer = table.find(id);
+                    self.last = answer.map_or(self.last, |_| Some(number));
+                }
+                Some(_) => {}
+                None => unread.push(number),
+            });
             if answer.is_none() {
-                for bag in unread {
+                for (number, bag) in
+                    unread.into_iter().filter_map(|number| Some((number, index.bag(number)?)))
+                {
                     let questions = open.entry(bag.bag).or_insert_with(|| {
-                        missing.push(bag);
+                        missing.push((number, bag));
                         vec![]
                     });
-                    questions.push(at);
+                    // A bag may have two numbers.
+                    if questions.last() != Some(&at) {
+                        questions.push(at);
+                    }
                 }
             }
         }
-        let waiting: Vec<(BagEntry, Waiting<Vec<Reference>>)> =
-            missing.into_iter().map(|bag| (bag, fetch(&bag))).collect();
-        for (bag, answer) in waiting {
+        let waiting: Vec<(BagNumber, BagId, Waiting<Vec<Reference>>)> =
+            missing.into_iter().map(|(number, bag)| (number, bag.bag, fetch(&bag))).collect();
+        for (number, bag, answer) in waiting {
             // A bag that is not there is remembered as one without objects, or it would be asked for again and again.
-            let table = Table::new(answer()?.unwrap_or_default());
-            for &at in open.get(&bag.bag).into_iter().flatten() {
+            let table = Table::new(bag, answer()?.unwrap_or_default());
+            for &at in open.get(&bag).into_iter().flatten() {
                 if let (Some(answer @ None), Some(id)) = (answers.get_mut(at), ids.get(at)) {
-                    *answer = table.find(bag.bag, id);
+                    *answer = table.find(id);
+                    self.last = answer.map_or(self.last, |_| Some(number));
                 }
             }
-            self.keep(bag.bag, table);
+            self.keep(number, table);
         }
         Ok(answers)
     }
 
     /// Forgets bags that are gone or condemned.
     pub fn forget(&mut self, bags: &HashSet<BagId>) {
-        for bag in bags {
-            if let Some(table) = self.tables.pop(bag) {
+        let gone: Vec<BagNumber> = self
+            .tables
+            .iter()
+            .filter(|(_, table)| bags.contains(&table.bag))
+            .map(|(&number, _)| number)
+            .collect();
+        for number in gone {
+            if let Some(table) = self.tables.pop(&number) {
                 self.held = self.held.saturating_sub(table.bytes());
             }
         }
     }
 
-    fn keep(&mut self, bag: BagId, table: Table) {
+    fn keep(&mut self, bag: BagNumber, table: Table) {
         self.held = self.held.saturating_add(table.bytes());
         if let Some(old) = self.tables.put(bag, table) {
             self.held = self.held.saturating_sub(old.bytes());
@@ -98,7 +121,10 @@ impl BagTables {
 
 /// The objects of one bag, by id.
 #[derive(Debug)]
-struct Table(Box<[Object]>);
+struct Table {
+    bag: BagId,
+    objects: Box<[Object]>,
+}
 
 #[derive(Debug)]
 struct Object {
@@ -110,7 +136,7 @@ struct Object {
 }
 
 impl Table {
-    fn new(objects: Vec<Reference>) -> Self {
+    fn new(bag: BagId, objects: Vec<Reference>) -> Self {
         let mut objects: Box<[Object]> = objects
             .into_iter()
             .map(|Reference { id, place: Place { bag: _, offset, stored, start, len } }| Object {
@@ -122,18 +148,18 @@ impl Table {
             })
             .collect();
         objects.sort_unstable_by_key(|object| object.id);
-        Self(objects)
+        Self { bag, objects }
     }
 
-    fn find(&self, bag: BagId, id: &ObjectId) -> Option<Reference> {
-        let at = self.0.binary_search_by_key(id, |object| object.id).ok()?;
-        let &Object { id, offset, stored, start, len } = self.0.get(at)?;
-        Some(Reference { id, place: Place { bag, offset, stored, start, len } })
+    fn find(&self, id: &ObjectId) -> Option<Reference> {
+        let at = self.objects.binary_search_by_key(id, |object| object.id).ok()?;
+        let &Object { id, offset, stored, start, len } = self.objects.get(at)?;
+        Some(Reference { id, place: Place { bag: self.bag, offset, stored, start, len } })
     }
 
     /// Memory that it takes, with its place in the list.
     fn bytes(&self) -> usize {
-        size_of_val(&*self.0).saturating_add(128)
+        size_of_val(&*self.objects).saturating_add(128)
     }
 }
 

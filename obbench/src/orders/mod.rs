@@ -1,6 +1,8 @@
 //! The program's commands.
 
 pub mod compare;
+#[cfg(feature = "index")]
+pub mod index;
 pub mod report;
 pub mod run;
 pub mod smoke;

@@ -90,6 +90,12 @@ impl Bench {
         Figure::at_most("memory, the most of all runs", megabytes, MOST_MEMORY, " MB")
     }
 
+    /// Where anything may be made.
+    #[cfg(feature = "index")]
+    pub(super) fn scratch(&self) -> &Path {
+        self.scratch.path()
+    }
+
     /// The tree of small files.
     pub(super) fn small_tree(&self) -> Result<PathBuf, SmokeError> {
         self.tree(&self.small_files())

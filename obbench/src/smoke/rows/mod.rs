@@ -27,7 +27,7 @@ const fn long(name: &'static str, about: &'static str, run: fn(&mut Bench) -> Fi
 }
 
 /// All rows, in the order in which they are measured.
-pub const ROWS: [Row; 12] = [
+pub const ROWS: &[Row] = &[
     row(
         "waits",
         "requests and waits of init, of runs that find little or nothing new, and without a cache",
@@ -43,6 +43,12 @@ pub const ROWS: [Row; 12] = [
     long("line", "a big random file over a line of 5 and 50 Mbit/s, against its rate", large::line),
     long("million", "an unchanged tree of a million files, against find", sizes::million),
     long("huge-directory", "one file changed in a directory of a million", sizes::huge_directory),
+    #[cfg(feature = "index")]
+    row(
+        "index",
+        "kitbag's index of a million chunks: disk, memory, and look-ups against reads of memory",
+        sizes::index,
+    ),
     long("laptop", "a tree of a user's files at 50 ms, against restic where it is installed", sizes::laptop),
 ];
 

@@ -66,6 +66,13 @@ pub(super) fn huge_directory(bench: &mut Bench) -> Figures {
     Ok(vec![count("one file changed in a directory of a million, bytes sent", changed.bytes_up, 200_000)])
 }
 
+#[cfg(feature = "index")]
+pub(super) fn index(bench: &mut Bench) -> Figures {
+    // Time that is not compared with anything says nothing on a busy machine: `obbench index` tells it.
+    let figures = crate::index::measure(MILLION, bench.scratch())?;
+    Ok(figures.into_iter().filter(|figure| !matches!(figure.unit, " ns" | " ms" | " s")).collect())
+}
+
 pub(super) fn laptop(bench: &mut Bench) -> Figures {
     let root = bench.tree(&Workload::Laptop { files: bench.options.laptop_files })?;
     let remote = bench.remote(Some(Link::delayed(FAR)), false)?;
