@@ -5,7 +5,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 
 use common::{Kitbag, files_below, json_field};
 
@@ -74,8 +74,10 @@ fn each_file_can_be_told() {
     kitbag.write("one/new", "new");
     let (from, to) = (kitbag.path("one/dir/4"), kitbag.path("one/four"));
     assert!(std::process::Command::new("mv").args([from, to]).status().expect("mv").success());
+    fs::set_permissions(kitbag.path("one/dir/6"), fs::Permissions::from_mode(0o600)).expect("changed");
     let told = kitbag.run(["backup", "-v", "one"]).code(0).stderr;
-    for (word, name) in [("changed", "dir/3"), ("new", "new"), ("moved", "four"), ("unchanged", "dir/5")] {
+    let words = ["changed dir/3", "new new", "moved four", "metadata dir/6", "unchanged dir/5"];
+    for (word, name) in words.iter().filter_map(|pair| pair.split_once(' ')) {
         let path = kitbag.path("one").join(name);
         let is_told = |line: &str| line.starts_with(word) && line.ends_with(path.to_str().expect("UTF-8"));
         assert!(told.lines().any(is_told), "{word} {name} in:\n{told}");
@@ -88,7 +90,9 @@ fn a_repository_may_be_moved() {
     kitbag.run(["backup", "one"]).code(0);
     let (from, to) = (kitbag.path("repository"), kitbag.path("moved"));
     assert!(std::process::Command::new("mv").args([from, to]).status().expect("mv").success());
+    kitbag.run(["generations", "-r", "moved"]).code(0).says(&["moved", "was opened at another place before"]);
     assert_eq!(files_read(&kitbag, &["-r", "moved", "one"]), 0);
+    assert_eq!(kitbag.run(["generations", "-r", "moved"]).code(0).stderr, "", "said once");
 }
 
 #[test]
@@ -142,4 +146,59 @@ fn what_a_lost_bag_held_is_stored_again_once_the_index_was_made_anew() {
         let restored = kitbag.path("out").join(original.strip_prefix("/").expect("absolute"));
         assert_eq!(common::manifest(&restored), common::manifest(&original), "{tree}");
     }
+}
+
+/// What the repository has, put aside and put back as a restored copy of the server's disk would be.
+fn copy(kitbag: &Kitbag, from: &str, to: &str) {
+    let _ = fs::remove_dir_all(kitbag.path(to));
+    let copied =
+        std::process::Command::new("cp").arg("-a").args([kitbag.path(from), kitbag.path(to)]).status();
+    assert!(copied.expect("cp").success());
+}
+
+fn assert_restores(kitbag: &Kitbag, tree: &str) {
+    let _ = fs::remove_dir_all(kitbag.path("out"));
+    kitbag.run(["restore", "--strip-root", "--to", "out"]).code(0);
+    assert_eq!(common::manifest(&kitbag.path("out")), common::manifest(&kitbag.path(tree)));
+    kitbag.run(["fsck", "--read-data"]).code(0);
+}
+
+#[test]
+fn a_repository_set_back_to_an_older_copy_gets_what_it_lacks() {
+    let kitbag = with_trees();
+    kitbag.run(["backup", "one"]).code(0);
+    copy(&kitbag, "repository", "older");
+    kitbag.write("one/large", "0123456789abcdef\n".repeat(50_000));
+    kitbag.settle();
+    for _ in 0..2 {
+        // The second fills the index of the chunks, too.
+        kitbag.run(["backup", "--reread", "one"]).code(0);
+    }
+    copy(&kitbag, "older", "repository");
+    let outcome = kitbag.run(["backup", "--json", "one"]).code(0);
+    assert_eq!(outcome.stderr.lines().count(), 1, "one sentence: {}", outcome.stderr);
+    assert!(outcome.stderr.contains("set back to an older copy"), "{}", outcome.stderr);
+    assert_ne!(json_field(&outcome.stdout, "new_bytes"), "0", "what the copy lacks is stored again");
+    assert_eq!(kitbag.run(["backup", "one"]).code(0).stderr, "", "said once");
+    assert_restores(&kitbag, "one");
+}
+
+#[test]
+fn another_repository_at_the_same_place_gets_everything() {
+    let kitbag = with_trees();
+    kitbag.run(["backup", "one"]).code(0);
+    fs::remove_dir_all(kitbag.path("repository")).expect("removed");
+    // Made under another name, so that nobody here has heard of it.
+    kitbag.run(["init", "--encryption", "none", "-r", "other"]).code(0);
+    let moved =
+        std::process::Command::new("mv").args([kitbag.path("other"), kitbag.path("repository")]).status();
+    assert!(moved.expect("mv").success());
+    let outcome = kitbag.run(["backup", "one"]).code(0);
+    let sentences: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("kitbag: ")).collect();
+    assert!(
+        matches!(sentences[..], [one] if one.contains("another repository than before")),
+        "{sentences:?}"
+    );
+    assert_restores(&kitbag, "one");
+    assert_eq!(kitbag.run(["generations"]).code(0).stdout.lines().count(), 1);
 }

@@ -65,12 +65,11 @@ impl Context {
     /// As [`Self::open_bare`].
     pub fn open_unasked(&self, store: SharedStore) -> Result<Repository, Failure> {
         let Some(home) = self.cache_home() else { return self.open_bare(store) };
-        // Nothing is saved on a local disk, and a relative path means another place from another directory.
-        let Location::Sftp(at) = self.location()? else { return Ok(self.with_cache(self.open_bare(store)?)) };
-        let at = at.to_string();
-        let kept = home.known(&at);
+        let location = self.location()?;
+        let before = home.known(&place(&location));
         let asked = Asked::new(self);
-        if let Some(Known { config, key_slots, .. }) = kept {
+        // Nothing is saved on a local disk.
+        if let (Location::Sftp(_), Some(Known { config, key_slots, .. })) = (location, before.clone()) {
             let slots =
                 key_slots.into_iter().map(|KnownSlot { id, bytes }| StoredSlot { id, bytes }).collect();
             let kept = Stored { config, slots };
@@ -85,8 +84,23 @@ impl Context {
         }
         let stored = Stored::read(&*store)?;
         let repository = asked.unlock(&stored, store)?;
+        self.say_if_it_is_new_here(&home, before.as_ref(), &repository);
         self.remember(&repository, stored);
         Ok(self.with_cache(repository))
+    }
+
+    /// Says that another repository was opened here before, or that this one was opened elsewhere.
+    fn say_if_it_is_new_here(&self, home: &CacheHome, before: Option<&Known>, repository: &Repository) {
+        let (id, at) = (repository.id(), repository.store().describe());
+        match before {
+            Some(known) if known.repository != id => self.screen.say(&format!(
+                "kitbag: another repository than before is at {at}: what was kept of the former is not used for it"
+            )),
+            None if home.directory(id).is_dir() => self.screen.say(&format!(
+                "kitbag: the repository at {at} was opened at another place before: what was kept of it is used"
+            )),
+            _ => {}
+        }
     }
 
     /// The repository, opened, without a cache. A person is asked for the passphrase again when it was wrong.
@@ -113,7 +127,7 @@ impl Context {
     /// Forgets what was kept of the repository.
     pub fn forget(&self) {
         if let (Some(home), Ok(at)) = (self.cache_home(), self.location()) {
-            home.forget(&at.to_string());
+            home.forget(&place(&at));
         }
     }
 
@@ -182,14 +196,26 @@ impl Context {
         Ok(repo::make(store, options, &SystemClock::new())?)
     }
 
-    /// Keeps what opens the repository, so that the next run need not read it first. Only of one on a server, as [`Self::open_unasked`] has it.
+    /// Keeps what opens the repository, so that the next run need not read it first from a server, and knows it again anywhere.
     fn remember(&self, repository: &Repository, stored: Stored) {
-        if let (Some(home), Ok(Location::Sftp(at))) = (self.cache_home(), self.location()) {
+        if let (Some(home), Ok(at)) = (self.cache_home(), self.location()) {
             let key_slots =
                 stored.slots.into_iter().map(|StoredSlot { id, bytes }| KnownSlot { id, bytes }).collect();
             let known = Known { repository: repository.id(), config: stored.config, key_slots };
-            home.remember(&at.to_string(), &known);
+            home.remember(&place(&at), &known);
         }
+    }
+}
+
+/// The one spelling of a location under which it is remembered.
+fn place(location: &Location) -> String {
+    match location {
+        Location::Local(path) => {
+            // A relative path means another place from another directory.
+            let absolute = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
+            absolute.unwrap_or_else(|_| path.clone()).display().to_string()
+        }
+        Location::Sftp(at) => at.to_string(),
     }
 }
 
