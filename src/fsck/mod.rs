@@ -30,6 +30,8 @@ mod small;
 mod verdict;
 
 #[cfg(test)]
+mod rebuild_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -27,9 +27,9 @@ use crate::sealed;
 use crate::store::testing::{CallLog, Fault, FaultyStore, MemoryStore, Op};
 use crate::store::{ErrorKind, Name, SharedStore, layout};
 
-struct Bench {
-    repository: Repository,
-    memory: MemoryStore,
+pub(super) struct Bench {
+    pub(super) repository: Repository,
+    pub(super) memory: MemoryStore,
     live: tempfile::TempDir,
 }
 
@@ -49,7 +49,7 @@ impl Bench {
     }
 
     /// With two generations, of which the second shares most with the first.
-    fn filled() -> Self {
+    pub(super) fn filled() -> Self {
         let bench = Self::new();
         bench.write("small/one", &noise(1, 2000));
         bench.write("small/two", &noise(2, 3000));
@@ -65,7 +65,7 @@ impl Bench {
         bench
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.live.path().join(name)
     }
 
@@ -79,7 +79,7 @@ impl Bench {
         self.backup_with(false).0
     }
 
-    fn backup_with(&self, reread: bool) -> (backup::Summary, Arc<Collect>) {
+    pub(super) fn backup_with(&self, reread: bool) -> (backup::Summary, Arc<Collect>) {
         // Later than the tick in which the files were written.
         thread::sleep(Duration::from_millis(30));
         let options = backup::Options {
@@ -98,6 +98,7 @@ impl Bench {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: None,
+            scratch: std::env::temp_dir(),
         };
         let collect = Arc::new(Collect::new());
         let monitor: Arc<dyn Monitor> = collect.clone();
@@ -107,12 +108,12 @@ impl Bench {
     }
 
     /// What another store holds, opened with the keys of this one.
-    fn over(&self, store: SharedStore) -> Repository {
+    pub(super) fn over(&self, store: SharedStore) -> Repository {
         let stored = crate::repo::Stored::read(&self.memory).unwrap();
         stored.unlock(store, &mut |_| None).unwrap()
     }
 
-    fn names(&self, directory: &str) -> Vec<Name> {
+    pub(super) fn names(&self, directory: &str) -> Vec<Name> {
         self.memory.names_below(directory)
     }
 
@@ -146,7 +147,7 @@ impl Bench {
     }
 }
 
-fn check(repository: &Repository, read_data: bool) -> (Summary, Arc<Collect>) {
+pub(super) fn check(repository: &Repository, read_data: bool) -> (Summary, Arc<Collect>) {
     let options = Options { read_data, ..Options::default() };
     fsck(repository, &options)
 }
@@ -160,7 +161,7 @@ fn fsck(repository: &Repository, options: &Options) -> (Summary, Arc<Collect>) {
     (summary, collect)
 }
 
-fn rebuild() -> Options {
+pub(super) fn rebuild() -> Options {
     Options { rebuild_index: true, client: "laptop".into(), ..Options::default() }
 }
 
