@@ -33,6 +33,8 @@ mod damage_tests;
 #[cfg(test)]
 mod edit_tests;
 #[cfg(test)]
+mod huge_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
@@ -100,8 +102,10 @@ pub struct Options {
     pub words: Vec<String>,
     /// Labels for the record.
     pub tags: Vec<String>,
-    /// Where the local index is kept; without, it is made in memory.
+    /// Where the local index is kept; without, it is made in `scratch` and goes with the run.
     pub index_dir: Option<PathBuf>,
+    /// A directory for temporary files.
+    pub scratch: PathBuf,
 }
 
 /// Why no generation was made.

@@ -92,6 +92,7 @@ impl Maker<'_> {
         let stored = self.shelf.take_written();
         let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
         counts.stored_bytes = bag_bytes;
+        counts.new_bytes = self.shelf.new_contents();
         let (is_unchanged, bags) = (same_as.is_some(), stored.len());
         let is_skipped =
             options.dry_run || (is_unchanged && options.skip_if_unchanged && options.tags.is_empty());

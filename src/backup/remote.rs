@@ -7,7 +7,7 @@ use crate::base::id::{ClientId, GenerationId, SegmentId};
 use crate::cache;
 use crate::crypto::Kind;
 use crate::generation::{Catalog, Generation, Session, Started};
-use crate::index::{FetchError, Index, IndexError, ListedSegment, Waiting};
+use crate::index::{FetchError, FetchSegment, Files, Index, IndexError, ListedSegment, Waiting};
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::Repository;
 use crate::sealed;
@@ -104,6 +104,28 @@ pub fn are_there(ids: &BTreeSet<GenerationId>, former: &[Generation]) -> bool {
     ids.iter().all(|id| former.iter().any(|one| one.id == *id))
 }
 
+/// The index where it is kept, else where it is not, else in memory.
+fn make_index(
+    segments: &[ListedSegment],
+    options: &Options,
+    monitor: &Arc<dyn Monitor>,
+    fetch: &mut FetchSegment<'_>,
+) -> Result<Index, IndexError> {
+    let kept = options.index_dir.as_deref().map(Files::Kept);
+    for files in kept.into_iter().chain([Files::Passing(&options.scratch)]) {
+        match Index::open(files, segments, fetch) {
+            Err(IndexError::Local { dir: Some(dir), source }) => {
+                let text = format!(
+                    "the local index cannot be made there, so it is made elsewhere for this run ({source})"
+                );
+                monitor.problem(Problem::new(Severity::Note, dir.as_os_str().as_encoded_bytes(), text));
+            }
+            other => return other,
+        }
+    }
+    Index::open(Files::Held, segments, fetch)
+}
+
 fn open_index(
     listed: &[Listed],
     repository: &Repository,
@@ -147,14 +169,7 @@ fn open_index(
             }
         })
     };
-    let index = match Index::open(options.index_dir.as_deref(), &segments, &mut fetch) {
-        Err(IndexError::Local { dir: Some(dir), source }) => {
-            let text = format!("the local index there cannot be used, so it is made in memory ({source})");
-            monitor.problem(Problem::new(Severity::Note, dir.as_os_str().as_encoded_bytes(), text));
-            Index::open(None, &segments, &mut fetch)?
-        }
-        other => other?,
-    };
+    let index = make_index(&segments, options, monitor, &mut fetch)?;
     for (segment, error) in &index.synced().unreadable {
         let text = format!("this index segment is damaged, so what it lists may be stored again ({error})");
         let name = layout::segment(*segment);

@@ -43,6 +43,7 @@ pub struct Shelf {
     placed: Sender<()>,
     ready: Condvar,
     new: AtomicU64,
+    new_contents: AtomicU64,
 }
 
 enum State {
@@ -93,6 +94,7 @@ impl Shelf {
             placed,
             ready: Condvar::new(),
             new: AtomicU64::new(0),
+            new_contents: AtomicU64::new(0),
         }
     }
 
@@ -192,6 +194,7 @@ impl Shelf {
         if kind == BagKind::Data {
             self.monitor.count(Counter::NewChunks, 1);
             self.monitor.count(Counter::NewBytes, len);
+            self.new_contents.fetch_add(len, Ordering::Relaxed);
         }
         full.map_or(Ok(()), |block| packer.submit(block))?;
         Ok(placing)
@@ -269,6 +272,11 @@ impl Shelf {
     /// Bytes of objects that were not there before.
     pub fn new_bytes(&self) -> u64 {
         self.new.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that are contents of files.
+    pub fn new_contents(&self) -> u64 {
+        self.new_contents.load(Ordering::Relaxed)
     }
 
     /// The name of an object with these contents.

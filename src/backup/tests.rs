@@ -26,7 +26,7 @@ pub(super) struct Bench {
     pub(super) memory: MemoryStore,
     pub(super) live: tempfile::TempDir,
     cache: tempfile::TempDir,
-    log: CallLog,
+    pub(super) log: CallLog,
 }
 
 impl Bench {
@@ -78,6 +78,7 @@ impl Bench {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: self.repository.index_dir(),
+            scratch: self.cache.path().to_owned(),
         }
     }
 

@@ -20,6 +20,8 @@ pub struct Environment {
     pub passphrase: Option<Passphrase>,
     /// `XDG_CACHE_HOME`, when it is an absolute path
     pub cache_home: Option<PathBuf>,
+    /// `TMPDIR`, when it is an absolute path
+    pub temporary: Option<PathBuf>,
     /// `HOME`
     pub home: Option<PathBuf>,
     /// Whether another kitbag has started this one to run in the background
@@ -51,6 +53,7 @@ impl Environment {
             passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),
             in_background: set(super::daemon::VARIABLE).is_some(),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
+            temporary: path("TMPDIR").filter(|dir| dir.is_absolute()),
             home: path("HOME"),
             ssh: ssh_config::Environment::default(),
         }

@@ -59,6 +59,8 @@ pub struct Settings {
     pub cache: Option<Cache>,
     /// Whether another kitbag waits for this one to be ready in the background.
     pub in_background: bool,
+    /// Where large temporary files go.
+    pub scratch: PathBuf,
 }
 
 /// How servers are reached.
@@ -115,6 +117,8 @@ impl Settings {
                     &environment.home,
                 )?,
             },
+            // Not /tmp, which often is memory.
+            scratch: environment.temporary.unwrap_or_else(|| "/var/tmp".into()),
             rates: Rates {
                 up: args.limit_upload.map(|text| rate("--limit-upload", &text)).transpose()?,
                 down: args.limit_download.map(|text| rate("--limit-download", &text)).transpose()?,

@@ -15,8 +15,8 @@ use crate::base::cancel::Cancel;
 
 /// Fewest entries in memory for which folding is worth a thread.
 const LEAST: u64 = 1 << 14;
-/// Most entries in memory before they are folded: 32 MiB or so.
-const MOST: u64 = 1 << 20;
+/// Most entries in memory before they are folded: 8 MiB or so. Twice as many are a hash map that grows within a few milliseconds.
+const MOST: u64 = 1 << 18;
 /// Else this part of what the tables have: twice it, the same being folded, and the slack of the hash maps stay below two bytes
 /// for each entry of the tables.
 const PART: u64 = 128;

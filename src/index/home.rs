@@ -1,4 +1,4 @@
-//! Where the files of the local index are: a directory, or memory when there is none.
+//! Where the files of the local index are: a directory that keeps them, one in which they have no names, or memory.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -13,6 +13,8 @@ use super::summed::Sink;
 pub(super) enum Home {
     /// A directory of this user alone.
     Directory(PathBuf),
+    /// A directory for temporary files: a file has a name there for a moment only, and is gone with its last user.
+    Nameless(PathBuf),
     /// No directory: what is made lives in memory, and is gone with its last user.
     Memory,
 }
@@ -33,13 +35,14 @@ impl Home {
                     options.read(true).write(true).create_new(true).mode(0o600).open(path.join(name))?;
                 Ok(Sink::File(file))
             }
+            Self::Nameless(path) => Self::Directory(path.clone()).scratch(),
             Self::Memory => Ok(Sink::Memory(vec![])),
         }
     }
 
     /// Begins a file that nobody else sees and that goes with its handle.
     pub(super) fn scratch(&self) -> io::Result<Sink> {
-        let name = format!("{:016x}.tmp", u64::from_ne_bytes(crate::base::random_bytes()));
+        let name = format!("kitbag-{:016x}.tmp", u64::from_ne_bytes(crate::base::random_bytes()));
         let sink = self.create(&name)?;
         self.remove(&name)?;
         Ok(sink)
@@ -49,7 +52,7 @@ impl Home {
     pub(super) fn open(&self, name: &str) -> io::Result<Bytes> {
         match self {
             Self::Directory(path) => Bytes::map(&File::open(path.join(name))?),
-            Self::Memory => Err(io::ErrorKind::NotFound.into()),
+            Self::Nameless(_) | Self::Memory => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
@@ -57,7 +60,7 @@ impl Home {
     pub(super) fn sync(&self, name: &str) -> io::Result<()> {
         match self {
             Self::Directory(path) => File::open(path.join(name))?.sync_data(),
-            Self::Memory => Ok(()),
+            Self::Nameless(_) | Self::Memory => Ok(()),
         }
     }
 
@@ -68,7 +71,7 @@ impl Home {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
-            Self::Memory => Ok(()),
+            Self::Nameless(_) | Self::Memory => Ok(()),
         }
     }
 }

@@ -11,7 +11,6 @@ use super::delta::Delta;
 use super::fold::{Workshop, how_many};
 use super::format::SegmentBag;
 use super::growth::{Growth, threshold};
-use super::home::Home;
 use super::numbers::{Bits, Runs};
 use super::state::{self, Lock, SegmentState, State};
 use super::sync::Synced;
@@ -38,7 +37,7 @@ pub(super) struct Merged {
 /// [`Index::flush`] leaves the directory as it was opened.
 #[derive(Debug)]
 pub struct Index {
-    /// Where new tables are made: memory for all who do not hold the lock.
+    /// Where new tables are made: nameless files for all who do not hold the lock.
     pub(super) workshop: Workshop,
     /// The directory and the right to write there.
     pub(super) writable: Option<(PathBuf, Lock)>,
@@ -176,7 +175,7 @@ impl Index {
     }
 
     /// Keeps what was added and published for the next run, durably; a crash leaves the former state or this one. Waits for a fold
-    /// under way. Does nothing for an index in memory, and for one whose directory another process was writing to when
+    /// under way. Does nothing for an index that is not kept, and for one whose directory another process was writing to when
     /// it was opened.
     ///
     /// # Errors
@@ -316,8 +315,6 @@ impl Index {
         if let Some((dir, _)) = &writable {
             state::forget(dir)?;
             state::sweep(dir, &State::default())?;
-        } else {
-            workshop.home = Home::Memory;
         }
         *self = Self::empty(workshop, writable);
         Ok(())

@@ -16,7 +16,7 @@ pub(super) enum Bytes {
 impl Bytes {
     /// Maps a whole file. Two promises make that sound: files of the local index are never changed once they are named in
     /// its state (they are replaced by others, and a removed file stays whole while it is mapped), and they lie in a
-    /// directory of this user alone. Somebody who cuts a mapped file all the same ends this program by SIGBUS; one who
+    /// directory of this user alone, or have no name. Somebody who cuts a mapped file all the same ends this program by SIGBUS; one who
     /// changes it is met by the checksums, or by the bag's own table.
     pub(super) fn map(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {

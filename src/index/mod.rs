@@ -37,7 +37,7 @@ mod table;
 mod testing;
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bag::BagKind;
 use crate::base::id::{BagId, ObjectId, SegmentId};
@@ -45,7 +45,7 @@ use crate::base::id::{BagId, ObjectId, SegmentId};
 pub use format::{Segment, SegmentBag, SegmentError};
 pub use lookup::Index;
 pub use recent::BagTables;
-pub use sync::Synced;
+pub use sync::{FetchSegment, Synced};
 
 /// The first eight bytes of an object's id, as a big-endian number. It proposes an object; it does not prove one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +86,17 @@ pub struct BagEntry {
 /// Stands for a bag in the answers of one [`Index`], for as long as that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BagNumber(u32);
+
+/// Where the files of an index go.
+#[derive(Debug, Clone, Copy)]
+pub enum Files<'a> {
+    /// Into a directory (made if it is missing) that keeps them for the next run.
+    Kept(&'a Path),
+    /// Into a directory for temporary files, where they have no names and go with the index, however it ends.
+    Passing(&'a Path),
+    /// Into memory, of which they take as much as they would of the disk.
+    Held,
+}
 
 /// A segment as the listing of `index/` shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -165,6 +165,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Files;
     use super::super::testing::{bag, numbered, object};
     use super::*;
     use std::cell::Cell;
@@ -177,7 +178,7 @@ mod tests {
 
     /// Bags 0 to 9 with a hundred objects each.
     fn index() -> Index {
-        let mut index = Index::open(None, &[], &mut |_| unreachable!()).unwrap();
+        let mut index = Index::open(Files::Held, &[], &mut |_| unreachable!()).unwrap();
         for number in 0..10 {
             index.insert(&bag(number, numbered(number * 100..number * 100 + 100))).unwrap();
         }

@@ -14,7 +14,7 @@ use super::shard::Entry;
 use super::sorter::Sorter;
 use super::state::{self, Lock, State};
 use super::table::{Table, TableWriter};
-use super::{Fingerprint, IndexError, ListedSegment, Waiting};
+use super::{Files, Fingerprint, IndexError, ListedSegment, Waiting};
 use crate::base::id::SegmentId;
 
 /// Bytes of segments asked for at a time; a larger one is asked for alone.
@@ -38,27 +38,31 @@ pub struct Synced {
     pub unreadable: Vec<(SegmentId, SegmentError)>,
     /// Files of the local index were missing or damaged: it was made from nothing.
     pub rebuilt: bool,
-    /// Another process is writing to the directory: what this one learns stays in memory.
+    /// Another process is writing to the directory: what this one learns is not kept.
     pub read_only: bool,
 }
 
 impl Index {
-    /// Opens the index kept in `dir` (made if it is missing), or one in memory, and brings it in step with the segments listed:
+    /// Opens the index kept in a directory, or makes one that is not kept, and brings it in step with the segments listed:
     /// fetches those that are new, and forgets bags that none names any more.
     ///
-    /// Two processes may open one directory at once: the second reads what is there and keeps what it adds in memory.
-    /// Missing or damaged files are no failure, the index is then made from nothing. It takes some 30 MiB of memory at most, in
-    /// `dir` 12 to 16 bytes for each object, and as much again while tables are folded.
+    /// Two processes may open one directory at once: the second reads what is there, and what it adds goes with it.
+    /// Missing or damaged files are no failure, the index is then made from nothing. It takes some 30 MiB of memory at most, of
+    /// the disk 12 to 16 bytes for each object, and as much again while tables are folded.
     ///
     /// # Errors
-    /// When files in `dir` cannot be written, and when `fetch` fails.
+    /// When files cannot be written, and when `fetch` fails.
     pub fn open(
-        dir: Option<&Path>,
+        files: Files<'_>,
         listed: &[ListedSegment],
         fetch: &mut FetchSegment<'_>,
     ) -> Result<Self, IndexError> {
-        let mut index = Self::open_local(dir)
-            .map_err(|source| IndexError::Local { dir: dir.map(Path::to_owned), source })?;
+        let dir = match files {
+            Files::Kept(dir) | Files::Passing(dir) => Some(dir.to_owned()),
+            Files::Held => None,
+        };
+        let mut index =
+            Self::open_local(files).map_err(|source| IndexError::Local { dir: dir.clone(), source })?;
         match index.sync(listed, fetch) {
             Err(IndexError::Local { .. }) if index.is_damaged() => {
                 index.reset().map_err(|source| index.local(source))?;
@@ -71,17 +75,18 @@ impl Index {
     }
 
     /// What is in the directory, whatever is listed.
-    fn open_local(dir: Option<&Path>) -> io::Result<Self> {
-        let memory = Workshop { home: Home::Memory, damaged: Arc::default() };
-        let Some(dir) = dir else { return Ok(Self::empty(memory, None)) };
+    fn open_local(files: Files<'_>) -> io::Result<Self> {
+        let workshop = |home| Workshop { home, damaged: Arc::default() };
+        let dir = match files {
+            Files::Kept(dir) => dir,
+            Files::Passing(dir) => return Ok(Self::empty(workshop(Home::Nameless(dir.to_owned())), None)),
+            Files::Held => return Ok(Self::empty(workshop(Home::Memory), None)),
+        };
         let home = Home::directory(dir)?;
         let lock = Lock::try_take(dir)?;
         let mut index = match lock {
-            Some(lock) => {
-                let workshop = Workshop { home: home.clone(), ..memory };
-                Self::empty(workshop, Some((dir.to_owned(), lock)))
-            }
-            None => Self::empty(memory, None),
+            Some(lock) => Self::empty(workshop(home.clone()), Some((dir.to_owned(), lock))),
+            None => Self::empty(workshop(Home::Nameless(dir.to_owned())), None),
         };
         let read_only = index.writable.is_none();
         match index.load(dir, &home) {
@@ -382,7 +387,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut remote = remote(dir.path());
         let new = ListedSegment { id: SegmentId::random(), size: 10 };
-        let failed = Index::open(Some(dir.path()), &[new], &mut |_| Box::new(|| Err("no route".into())));
+        let failed =
+            Index::open(Files::Kept(dir.path()), &[new], &mut |_| Box::new(|| Err("no route".into())));
         assert!(matches!(failed, Err(IndexError::Fetch { segment, .. }) if segment == new.id));
         assert_whole(&remote.open(Some(dir.path())).unwrap());
         assert!(remote.fetched.is_empty());
@@ -535,6 +541,28 @@ mod tests {
         let index = remote.open(Some(dir.path())).unwrap();
         assert_eq!(index.synced().added, 2, "what the second one saw and made");
         assert!(knows(&index, &one, 7000..7500) && knows(&index, &two, 8000..8500));
+    }
+
+    #[test]
+    fn one_that_is_not_kept_lies_in_files_without_names() {
+        let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let remote = remote(kept.path());
+        let fetch = |id: SegmentId| -> Waiting<Vec<u8>> {
+            let bytes = remote.segments.get(&id).cloned();
+            Box::new(move || Ok(bytes))
+        };
+        let mut index = Index::open(Files::Passing(dir.path()), &remote.listed(), &mut { fetch }).unwrap();
+        let more = bag(7, numbered(100_000..200_000));
+        index.insert(&more).unwrap();
+        index.insert(&bag(8, numbered(8000..8010))).unwrap();
+        index.flush().unwrap();
+        assert_whole(&index);
+        assert!(knows(&index, &more, 100_000..200_000));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let is_ours =
+            |line: &&str| line.contains(dir.path().to_str().unwrap()) && line.ends_with("(deleted)");
+        assert!(maps.lines().filter(is_ours).count() >= 3, "a table is three files:\n{maps}");
     }
 
     /// A process that is killed between two flushes leaves files behind; the next one removes them.

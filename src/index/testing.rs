@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::format::{self, Segment, SegmentBag};
-use super::{BagEntry, BagKind, Fingerprint, Index, IndexError, ListedSegment};
+use super::{BagEntry, BagKind, Files, Fingerprint, Index, IndexError, ListedSegment};
 use crate::base::id::{BagId, ObjectId, SegmentId};
 
 /// The id of a bag, uniform like those of real ones.
@@ -38,7 +38,7 @@ pub(super) fn bag(number: u64, fingerprints: Vec<Fingerprint>) -> SegmentBag {
 /// The directory `index/` of a repository.
 #[derive(Default)]
 pub(super) struct Remote {
-    segments: BTreeMap<SegmentId, Vec<u8>>,
+    pub(super) segments: BTreeMap<SegmentId, Vec<u8>>,
     /// Segments fetched, in this order.
     pub(super) fetched: Vec<SegmentId>,
 }
@@ -86,7 +86,7 @@ impl Remote {
         listed: &[ListedSegment],
     ) -> Result<Index, IndexError> {
         let (segments, fetched) = (&self.segments, &mut self.fetched);
-        Index::open(dir, listed, &mut |id| {
+        Index::open(dir.map_or(Files::Held, Files::Kept), listed, &mut |id| {
             fetched.push(id);
             let bytes = segments.get(&id).cloned();
             Box::new(move || Ok(bytes))

@@ -135,6 +135,7 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
         words: words(args),
         tags: tags(args)?,
         index_dir: None,
+        scratch: context.settings.scratch.clone(),
     })
 }
 
