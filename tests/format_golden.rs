@@ -2,17 +2,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test says so by failing")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use kitbag::bag::Sealing;
 use kitbag::bag::format::{self as bag_format, BagKind, HEADER, TRAILER, Table, TableBlock};
+use kitbag::bag::moved::{self, Move};
 use kitbag::bag::reader::BagReader;
 use kitbag::base::codec;
 use kitbag::base::id::{BagId, GenerationId, ObjectId, RepositoryId};
 use kitbag::base::secret::Key32;
 use kitbag::base::time::Timestamp;
+use kitbag::condemned::{self, Doomed, Waits};
 use kitbag::crypto::{Keys, Kind, MasterKey};
 use kitbag::dir::format::{Child, List, Page, decode_list, decode_page, encode_list, encode_page};
 use kitbag::dir::places::Places;
@@ -213,4 +216,28 @@ fn a_bag() {
     let context = kitbag::crypto::Context { repository, kind: Kind::BagTable, file: id.as_bytes(), offset };
     let opened = keys.seal().open(&context, &bytes[88..bytes.len() - TRAILER]).unwrap();
     assert_eq!(opened, plain(&bag_format::encode_table(&table)));
+}
+
+#[test]
+fn condemned_and_moved() {
+    let [first, second] = [0xb1, 0xb2].map(|bag| BagId([bag; 16]));
+    let list = condemned::List {
+        dead: [first].into(),
+        emptied: [second].into(),
+        thinned: BTreeSet::new(),
+        seen: [GenerationId([6; 8])].into(),
+    };
+    same("condemned", &list.encode());
+    assert_eq!(condemned::List::decode(&golden("condemned")).unwrap(), list);
+    let waits = Waits { ids: [6, 7].map(|id| GenerationId([id; 8])).into() };
+    same("condemned-waits", &waits.encode());
+    assert_eq!(Waits::decode(&golden("condemned-waits")).unwrap(), waits);
+    let doomed = Doomed { bags: [first].into() };
+    same("condemned-doomed", &doomed.encode());
+    assert_eq!(Doomed::decode(&golden("condemned-doomed")).unwrap(), doomed);
+    let to = |start, len| Place { bag: BagId([0xb3; 16]), offset: 32, stored: 900, start, len };
+    let [one, other, ..] = four_references()[..] else { panic!("four") };
+    let moves = [Move { from: one.place, to: to(0, 300) }, Move { from: other.place, to: to(300, 5) }];
+    same("moved", &moved::format::encode(&moves));
+    assert_eq!(moved::format::decode(&golden("moved")).unwrap(), moves);
 }

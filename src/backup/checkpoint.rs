@@ -12,15 +12,17 @@ use std::time::Duration;
 use crate::bag::Placing;
 use crate::base::id::GenerationId;
 use crate::base::time::{Clock, Timestamp};
+use crate::condemned::reading::{self, Names};
 use crate::entry::Content;
 use crate::generation::baglist;
-use crate::generation::{Generation, Root, Session, SessionError};
+use crate::generation::{Catalog, Generation, Root, Session, SessionError, Started};
 use crate::live::Stat;
 use crate::monitor::{Problem, Severity};
 use crate::store::{ErrorKind, layout};
 
 use super::builder::DirBuilder;
 use super::content::{Contents, Failure};
+use super::custody::Custody;
 use super::entries::{Here, Worker};
 use super::node::{Done, Node, Outcome, Parent};
 use super::pause::Snapshot;
@@ -123,8 +125,8 @@ impl Checkpoints<'_> {
         let Some(mut session) = lease.session.take() else { return Ok(()) };
         match self.partial(&session, snapshots) {
             Ok(Some(generation)) => {
-                let next = match self.renew() {
-                    Ok(next) => next,
+                let (next, holds_good) = match self.renew() {
+                    Ok(renewed) => renewed,
                     Err(error) => {
                         lease.session = Some(session);
                         return Err(error);
@@ -134,7 +136,13 @@ impl Checkpoints<'_> {
                 let published = session.fill(&generation).map_err(SessionError::from);
                 if let Err(error) = published.and_then(|()| session.publish()) {
                     // What was to be published next may refer to bags that are gone.
-                    lease.lost = Some(error);
+                    lease.lost = Some(error.into());
+                    self.walk.sink.stop.cancel();
+                    return Err(BackupError::Stopped);
+                }
+                if !holds_good {
+                    // What is published is safe, but what comes next would not be.
+                    lease.lost = Some(BackupError::Overtaken);
                     self.walk.sink.stop.cancel();
                     return Err(BackupError::Stopped);
                 }
@@ -152,14 +160,20 @@ impl Checkpoints<'_> {
         }
     }
 
-    /// The lease of what follows.
-    fn renew(&self) -> Result<Session, BackupError> {
-        let repository = self.run.repository;
-        let begun = Session::begin(repository.cached(), &repository.sealing(), self.run.client);
-        let mut session = begun.session;
-        begun.condemned.wait()?;
+    /// The lease of what follows, and whether all that is not published yet may be published under it.
+    fn renew(&self) -> Result<(Session, bool), BackupError> {
+        let run = self.run;
+        let (store, sealing) = (run.repository.cached(), run.repository.sealing());
+        let Started { mut session, condemned, generations, .. } = Session::begin(store, &sealing, run.client);
+        let names = Names::of(&condemned.wait()?);
+        let listed = Catalog::ids(&generations.wait()?);
+        let custody = Custody(reading::ask(store, &sealing, &names).wait()?);
         session.created()?;
-        Ok(session)
+        let compared = self.roots.compared();
+        let compared: Vec<_> = self.former.iter().filter(|one| compared.contains(&one.id)).collect();
+        let holds_good = custody.holds_good(&run.source, &run.shelf.referred(), &compared, &listed)?;
+        run.shelf.exclude(&custody.forbidden())?;
+        Ok((session, holds_good))
     }
 
     /// A generation of what is done, everything that it needs being stored and listed; none while no root has anything.
@@ -302,7 +316,7 @@ pub struct Lease {
     /// The last checkpoint of this run.
     pub partial: Option<GenerationId>,
     /// Why the lease is lost.
-    pub lost: Option<SessionError>,
+    pub lost: Option<BackupError>,
 }
 
 impl Run<'_> {

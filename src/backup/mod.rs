@@ -13,6 +13,7 @@
 mod builder;
 mod checkpoint;
 mod content;
+mod custody;
 mod entries;
 mod links;
 mod lists;
@@ -49,6 +50,7 @@ use crate::base::cancel::Cancel;
 use crate::base::id::{ClientId, GenerationId};
 use crate::base::time::{Clock, Timestamp};
 use crate::compress::Level;
+use crate::condemned::CondemnedError;
 use crate::dir::reader::TreeError;
 use crate::generation::baglist::BagListError;
 use crate::generation::{CatalogError, Generation, Session, SessionError, Started};
@@ -138,6 +140,12 @@ pub enum BackupError {
     /// None of the roots could be read.
     #[error("nothing was backed up: none of the directories named could be read")]
     NoRoots,
+    /// What garbage collection has condemned cannot be read.
+    #[error(transparent)]
+    Condemned(#[from] CondemnedError),
+    /// Garbage collection has condemned what the backup refers to while it was running.
+    #[error("garbage collection came in between again and again; run this again")]
+    Overtaken,
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -155,6 +163,9 @@ impl From<Stopped> for BackupError {
 /// Bytes of opened blocks of the generation before that are kept.
 const OPENED: usize = 24 << 20;
 
+/// How often a backup begins anew when garbage collection has condemned what it refers to. What it has stored is found again.
+const ATTEMPTS: usize = 4;
+
 /// Backs up. Problems with single files are told to `monitor`, and the backup goes on.
 ///
 /// The walk begins at once, with the generations that the local cache has, while the repository is asked what is there. Should it turn out
@@ -163,6 +174,25 @@ const OPENED: usize = 24 << 20;
 /// # Errors
 /// Why no generation was published. What was stored until then is found again by the next run only where a segment names it.
 pub fn run(
+    repository: &Repository,
+    options: &Options,
+    monitor: &Arc<dyn Monitor>,
+    clock: &dyn Clock,
+    cancel: &Cancel,
+) -> Result<Summary, BackupError> {
+    for _ in 1..ATTEMPTS {
+        match attempt(repository, options, monitor, clock, cancel) {
+            Err(BackupError::Overtaken) => {
+                let text = "garbage collection has condemned what this backup refers to, so it begins again";
+                monitor.problem(Problem::new(Severity::Note, b"", text));
+            }
+            outcome => return outcome,
+        }
+    }
+    attempt(repository, options, monitor, clock, cancel)
+}
+
+fn attempt(
     repository: &Repository,
     options: &Options,
     monitor: &Arc<dyn Monitor>,
@@ -232,7 +262,13 @@ impl Run<'_> {
         let wrong = Cancel::new();
         thread::scope(|scope| {
             let remote = scope.spawn(|| {
-                let read = remote::read(self.repository, (client, &guess), begun, self.options, self.monitor);
+                let read = remote::read(
+                    (self.repository, &self.source),
+                    (client, &guess),
+                    begun,
+                    self.options,
+                    self.monitor,
+                );
                 match read {
                     Ok(remote) => {
                         if let Err(error) = self.shelf.open(remote.index, &self.packer) {
@@ -275,8 +311,7 @@ impl Run<'_> {
                 }
             };
             let mut lease = self.lease();
-            let (walked, tree) =
-                walked.map_err(|error| lease.lost.take().map_or(error, BackupError::from))?;
+            let (walked, tree) = walked.map_err(|error| lease.lost.take().unwrap_or(error))?;
             let session = lease.session.take().ok_or(BackupError::Stopped)?;
             let maker = publish::Maker {
                 shelf: &self.shelf,

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::bag::source::Source;
 use crate::base::id::{ClientId, GenerationId, SegmentId};
 use crate::cache;
+use crate::condemned::reading::{self, Names};
 use crate::crypto::Kind;
 use crate::generation::{Catalog, Generation, Session, Started};
 use crate::index::{FetchError, FetchSegment, Files, Index, IndexError, ListedSegment, Waiting};
@@ -13,6 +15,7 @@ use crate::repo::Repository;
 use crate::sealed;
 use crate::store::{ErrorKind, Listed, Name, SharedStore, layout};
 
+use super::custody::Custody;
 use super::{BackupError, Options};
 
 /// The state of the repository when the session began.
@@ -27,14 +30,14 @@ pub struct Remote {
 
 /// Waits for what was asked for when the session began, and reads what the cache lacks of it.
 pub fn read(
-    repository: &Repository,
+    (repository, source): (&Repository, &Source),
     (client, guess): (ClientId, &[Generation]),
     begun: Started,
     options: &Options,
     monitor: &Arc<dyn Monitor>,
 ) -> Result<Remote, BackupError> {
     let Started { mut session, condemned, index, generations } = begun;
-    let _condemned = condemned.wait()?;
+    let names = Names::of(&condemned.wait()?);
     let segments = index.wait()?;
     let generations = generations.wait()?;
     let ids = Catalog::ids(&generations);
@@ -44,9 +47,10 @@ pub fn read(
     }
     recognise(repository, client, guess, &ids, monitor);
     session.created()?;
-    // Records and segments in one flight.
+    // Records, segments and lists in one flight.
+    let lists = reading::ask(repository.cached(), &repository.sealing(), &names);
     let records = repository.catalog().ask(ids.iter().map(|id| (client, *id)));
-    let index = open_index(&segments, repository, options, monitor)?;
+    let mut index = open_index(&segments, repository, options, monitor)?;
     let mut former = Vec::new();
     for (_, _, record) in records.wait() {
         match record {
@@ -59,6 +63,9 @@ pub fn read(
             Err(error) => return Err(error.into()),
         }
     }
+    let custody = Custody(lists.wait()?);
+    let former = custody.clean(source, former, &**monitor)?;
+    index.exclude(&custody.forbidden());
     Ok(Remote { session, former, index })
 }
 

@@ -38,6 +38,8 @@ pub struct Shelf {
     known: Mutex<State>,
     /// Bags of this run that no segment names yet.
     written: Mutex<Vec<SegmentBag>>,
+    /// Bags that this run refers to without having found the reference in a generation.
+    referred: Mutex<HashSet<BagId>>,
     /// Bags that were found damaged.
     distrusted: Arc<Mutex<HashSet<BagId>>>,
     placed: Sender<()>,
@@ -90,6 +92,7 @@ impl Shelf {
             open: Mutex::default(),
             known: Mutex::new(State::Opening(HeldBack::default())),
             written: Mutex::default(),
+            referred: Mutex::default(),
             distrusted: Arc::default(),
             placed,
             ready: Condvar::new(),
@@ -261,7 +264,24 @@ impl Shelf {
         let found = found.map_err(BackupError::Table)?;
         let found = found.into_iter().next().flatten();
         let is_trusted = |found: &Reference| !lock(&self.distrusted).contains(&found.place.bag);
-        Ok(found.filter(is_trusted).map(Placing::Known))
+        let found = found.filter(is_trusted);
+        if let Some(reference) = &found {
+            lock(&self.referred).insert(reference.place.bag);
+        }
+        Ok(found.map(Placing::Known))
+    }
+
+    /// The bags that this run has made fresh references to, its own included.
+    pub fn referred(&self) -> HashSet<BagId> {
+        lock(&self.referred).clone()
+    }
+
+    /// Bags were condemned: objects that are met from now on are stored again rather than found in them.
+    ///
+    /// # Errors
+    /// As [`with_index`](Self::with_index).
+    pub fn exclude(&self, bags: &HashSet<BagId>) -> Result<(), BackupError> {
+        if bags.is_empty() { Ok(()) } else { self.with_index(|index| index.exclude(bags)) }
     }
 
     /// A bag was found damaged: objects that are met from now on are stored again rather than found in it.
@@ -333,6 +353,7 @@ impl PackerEvents for Shelf {
                 known.failed = known.failed.take().or(Some(error));
             }
         });
+        lock(&self.referred).insert(bag.id);
         let mut open = lock(&self.open);
         for id in objects(bag) {
             open.remove(id);

@@ -1,9 +1,11 @@
 //! Bags: immutable files of sealed blocks, the unit of upload.
 //!
-//! [`packer`] turns objects into bags, [`reader`] fetches them back by reference, [`mod@format`] knows the bytes.
+//! [`packer`] turns objects into bags, [`reader`] fetches them back by reference, [`mod@format`] knows the bytes, and [`moved`] where objects
+//! went whose bag is gone.
 
 pub mod block;
 pub mod format;
+pub mod moved;
 pub mod packer;
 pub mod reader;
 pub mod source;

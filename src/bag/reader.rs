@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use super::format::{self, BagFormatError, BagKind, TRAILER, Table};
+use super::moved::follow::Known;
 use super::{OpenError, Sealing, block_kind};
 use crate::base::id::{BagId, ObjectId};
 use crate::crypto::Kind;
 use crate::entry::{Place, Reference};
-use crate::store::{Pending, SharedStore, StoreError, layout};
+use crate::store::{ErrorKind, Pending, SharedStore, StoreError, layout};
 
 /// Why an object, a block or a table could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,7 @@ pub struct BagReader {
     data: SharedStore,
     tree: SharedStore,
     sealing: Sealing,
+    moves: Arc<Known>,
 }
 
 /// A bag's table and how it was found.
@@ -85,7 +87,7 @@ impl BagReader {
     /// A reader of `store`.
     #[must_use]
     pub fn new(store: SharedStore, sealing: Sealing) -> Self {
-        Self { data: store.clone(), tree: store, sealing }
+        Self { data: store.clone(), tree: store, sealing, moves: Arc::default() }
     }
 
     /// The same, but tree bags are read through `tree`, which has the local cache before the store.
@@ -101,6 +103,11 @@ impl BagReader {
             BagKind::Data => &self.data,
             BagKind::Tree => &self.tree,
         }
+    }
+
+    /// What is known of moves.
+    pub(super) fn known(&self) -> &Known {
+        &self.moves
     }
 
     /// The keys and the id.
@@ -129,7 +136,8 @@ impl BagReader {
         opened.map_err(|source| ReadError::Damaged { bag, offset, source })
     }
 
-    /// The block at a place. One serial round trip; one more when a copy in the local cache turns out to be damaged.
+    /// The block at a place. One serial round trip; one more when a copy in the local cache turns out to be damaged. Of a bag whose objects were
+    /// moved elsewhere, the block as far as they were, each object in its old place; that takes up to four.
     ///
     /// # Errors
     /// When it cannot be fetched or is damaged.
@@ -142,6 +150,9 @@ impl BagReader {
             Err(ReadError::Damaged { .. }) if kind == BagKind::Tree => {
                 self.tree.forget(&layout::bag(place.bag));
                 read()
+            }
+            Err(ReadError::Store(error)) if error.kind == ErrorKind::NotFound => {
+                self.moved_block(kind, place)?.ok_or(ReadError::Store(error))
             }
             other => other,
         }

@@ -76,8 +76,22 @@ impl Source {
         reference: &Reference,
         use_it: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, ReadError> {
-        let block = self.block(kind, &reference.place)?;
+        let block = if self.is_at_hand(&reference.place) {
+            self.block(kind, &reference.place)
+        } else {
+            let moved = self.reader.resolved(reference);
+            if moved != *reference {
+                let block = self.block(kind, &moved.place)?;
+                return self.reader.object(&moved, &block).map(use_it);
+            }
+            self.block(kind, &reference.place)
+        }?;
         self.reader.object(reference, &block).map(use_it)
+    }
+
+    /// Whether the block at a place is here, so that it does not matter where it has gone.
+    fn is_at_hand(&self, place: &Place) -> bool {
+        self.holds(place.bag) || self.lock().blocks.contains(&(place.bag, place.offset))
     }
 
     /// The opened block at a place.

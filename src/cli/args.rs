@@ -151,6 +151,8 @@ pub enum Command {
     Verify(Verify),
     /// Check the repository
     Fsck(Fsck),
+    /// Give back the space of what no generation needs
+    Gc(Gc),
     /// Look at the local caches, or clear them
     #[command(subcommand)]
     Cache(Cache),
@@ -424,6 +426,18 @@ pub struct Fsck {
     /// Also make the index anew, from the bags that are sound
     #[arg(long)]
     pub rebuild_index: bool,
+}
+
+/// `kitbag gc`
+#[derive(Debug, Default, ClapArgs)]
+#[command(
+    long_about = "Give back the space of what no generation needs.\n\nOthers may go on backing up meanwhile. What they might still \
+refer to is only marked, and removed by a later run."
+)]
+pub struct Gc {
+    /// Change nothing: say what would be freed
+    #[arg(long, short = 'n')]
+    pub dry_run: bool,
 }
 
 /// `kitbag cache`

@@ -10,9 +10,11 @@ use std::process::ExitCode;
 use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
 use crate::base::text::escape;
+use crate::condemned::CondemnedError;
 use crate::dir::reader::TreeError;
 use crate::forget::ForgetError;
 use crate::fsck::FsckError;
+use crate::gc::GcError;
 use crate::generation::baglist::BagListError;
 use crate::generation::tags::BadTag;
 use crate::generation::{CatalogError, SessionError, SpecError};
@@ -358,6 +360,21 @@ impl From<VerifyError> for Failure {
     }
 }
 
+impl From<GcError> for Failure {
+    fn from(error: GcError) -> Self {
+        match error {
+            GcError::Store(error) => error.into(),
+            GcError::Open(error) => error.into(),
+            GcError::Session(error) => error.into(),
+            GcError::Condemned(CondemnedError::Store(error)) => error.into(),
+            GcError::Interrupted => Self::interrupted(),
+            damaged @ (GcError::Condemned(_) | GcError::Unreadable { .. }) => {
+                Self::new(Exit::Damaged, damaged.to_string())
+            }
+        }
+    }
+}
+
 impl From<FsckError> for Failure {
     fn from(error: FsckError) -> Self {
         match error {
@@ -380,7 +397,11 @@ impl From<BackupError> for Failure {
             BackupError::BagList(error) => error.into(),
             BackupError::Open(error) => error.into(),
             BackupError::NoRoots => Self::new(Exit::Incomplete, said),
-            BackupError::Index(_) | BackupError::Table(_) | BackupError::Stopped => Self::failed(said),
+            BackupError::Condemned(CondemnedError::Store(error)) => error.into(),
+            BackupError::Condemned(_) => Self::new(Exit::Damaged, said),
+            BackupError::Index(_) | BackupError::Table(_) | BackupError::Overtaken | BackupError::Stopped => {
+                Self::failed(said)
+            }
         }
     }
 }

@@ -102,6 +102,7 @@ impl Context {
             Command::Mount(args) => commands::mount::run(self, &args),
             Command::Fsck(args) => commands::fsck::run(self, &args),
             Command::Verify(args) => commands::verify::run(self, &args),
+            Command::Gc(args) => commands::gc::run(self, &args),
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),
             Command::Forget(args) => commands::forget::run(self, &args),

@@ -39,10 +39,10 @@ pub enum Kind {
     Generation = 33,
     /// A list of bags that garbage collection means to delete.
     Condemned = 34,
-    /// The sessions that such a list waits for.
+    /// Who may still refer to what is on such a list.
     CondemnedWaits = 35,
-    /// The sessions alive when such a list was swept.
-    CondemnedDone = 36,
+    /// Which bags of such a list are removed.
+    CondemnedDoomed = 36,
     /// Where garbage collection has copied objects to.
     Moved = 37,
     /// Tags given to a generation after it was made.

@@ -132,7 +132,7 @@ fn collecting_name(directory: &str, name: &str) -> Option<Name> {
     id.parse::<SegmentId>().ok()?;
     let fits = match end {
         None => true,
-        Some(end) => directory == "condemned" && matches!(end, "waits" | "done"),
+        Some(end) => directory == "condemned" && matches!(end, "waits" | "doomed"),
     };
     fits.then(|| Name::join(&[directory, name]))
 }

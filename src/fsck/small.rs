@@ -106,7 +106,7 @@ fn collecting_kind(name: &Name) -> Kind {
     match (name.as_str().starts_with("moved/"), name.last().rsplit_once('.')) {
         (true, _) => Kind::Moved,
         (false, Some((_, "waits"))) => Kind::CondemnedWaits,
-        (false, Some(_)) => Kind::CondemnedDone,
+        (false, Some(_)) => Kind::CondemnedDoomed,
         (false, None) => Kind::Condemned,
     }
 }

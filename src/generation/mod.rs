@@ -2,6 +2,7 @@
 
 pub mod baglist;
 pub mod catalog;
+pub mod draft;
 pub mod format;
 pub mod leases;
 pub mod locate;
@@ -12,6 +13,7 @@ pub mod trees;
 
 pub use baglist::BagCounter;
 pub use catalog::{Catalog, CatalogError, Found, TagFile};
+pub use draft::Draft;
 pub use format::{BagListRef, BagUse, Counts, Generation, Root};
 pub use session::{Session, SessionError, Started};
 pub use spec::{Spec, SpecError};

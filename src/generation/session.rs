@@ -17,10 +17,10 @@ use crate::store::{Class, ErrorKind, Listed, Name, Pending, SharedStore, StoreEr
 
 /// A session that holds its lease, as far as it knows.
 pub struct Session {
-    store: SharedStore,
-    sealing: Sealing,
-    client: ClientId,
-    id: GenerationId,
+    pub(super) store: SharedStore,
+    pub(super) sealing: Sealing,
+    pub(super) client: ClientId,
+    pub(super) id: GenerationId,
     lease: Box<dyn Upload>,
 }
 
@@ -204,6 +204,6 @@ impl PublishedSegment {
     }
 }
 
-fn revoked(id: GenerationId, error: StoreError) -> SessionError {
+pub(super) fn revoked(id: GenerationId, error: StoreError) -> SessionError {
     if error.kind == ErrorKind::NotFound { SessionError::Revoked(id) } else { SessionError::Store(error) }
 }

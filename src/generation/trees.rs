@@ -50,7 +50,8 @@ pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), Store
 /// # Errors
 /// When the store is out of reach.
 pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache) -> Result<(), StoreError> {
-    let mut flight = Flight { source, cache, under_way: VecDeque::new(), expected: 0, held: 0 };
+    let (under_way, missed) = (VecDeque::new(), BTreeSet::new());
+    let mut flight = Flight { source, cache, under_way, expected: 0, held: 0, missed };
     let roots = generation.roots.iter().flat_map(|root| reader::references(&root.entry));
     let tops = roots.filter(|(kind, _)| *kind == BagKind::Tree).map(|(_, top)| top.place.bag);
     let first: BTreeSet<BagId> = generation.bag_list.own_bags().chain(tops).collect();
@@ -59,6 +60,7 @@ pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache)
             flight.start(*bag, 1 << 20)?;
         }
         flight.land(0)?;
+        flight.follow()?;
     }
     let buckets: Vec<_> = generation
         .bag_list
@@ -93,7 +95,8 @@ pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache)
             flight.start(one.bag, one.bytes)?;
         }
     }
-    flight.land(0)
+    flight.land(0)?;
+    flight.follow()
 }
 
 /// Bags under way.
@@ -103,6 +106,8 @@ struct Flight<'a> {
     under_way: VecDeque<(BagId, u64, Pending<Vec<u8>>)>,
     expected: u64,
     held: u64,
+    /// Bags that are not there.
+    missed: BTreeSet<BagId>,
 }
 
 impl Flight<'_> {
@@ -141,10 +146,26 @@ impl Flight<'_> {
                     self.held = self.held.saturating_add(u64::try_from(sealed.len()).unwrap_or(u64::MAX));
                     self.source.hold(bag, sealed);
                 }
-                Err(error) => passable(error)?,
+                Err(error) => {
+                    if error.kind == ErrorKind::NotFound {
+                        self.missed.insert(bag);
+                    }
+                    passable(error)?;
+                }
             }
         }
         Ok(())
+    }
+
+    /// Fetches the bags that what was missed has been moved to.
+    fn follow(&mut self) -> Result<(), StoreError> {
+        for bag in std::mem::take(&mut self.missed) {
+            let moves = self.source.reader().moves_of(bag)?;
+            for target in moves.iter().flat_map(|moves| moves.targets(bag)) {
+                self.start(target, 1 << 20)?;
+            }
+        }
+        self.land(0)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::base::budget::{Budget, Permit};
 use crate::base::id::BagId;
 use crate::contents::plan::{Block, Read, Want, reads};
 use crate::entry::{Place, Reference};
-use crate::store::Pending;
+use crate::store::{ErrorKind, Pending};
 
 /// Chunks gathered until their reads are planned.
 const MOST_WANTS: usize = 8192;
@@ -79,6 +79,7 @@ impl Window {
     }
 
     fn want(&mut self, site: &Site<'_>, item: &Arc<Item>, reference: Reference, part: Part) {
+        let reference = site.reader().resolved(&reference);
         item.expect();
         self.bytes = self.bytes.saturating_add(reference.place.len.into());
         self.wants.push(Want { reference, goal: Goal { item: Arc::clone(item), part } });
@@ -133,7 +134,8 @@ fn land(site: &Site<'_>, flight: Flight) {
             }
         }
         Err(error) => {
-            let is_alone = blocks.len() == 1;
+            // One that is not there may have been moved.
+            let is_alone = blocks.len() == 1 && error.kind != ErrorKind::NotFound;
             for block in blocks {
                 let failed = ReadError::Store(error.duplicate());
                 // The bag may have been cut off behind some of the blocks.

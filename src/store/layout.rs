@@ -1,7 +1,7 @@
 //! Where things lie in a repository.
 
 use super::name::Name;
-use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId, TagsId};
+use crate::base::id::{BagId, ClientId, CollectionId, GenerationId, KeySlotId, SegmentId, TagsId};
 
 /// The directories of a repository, made by `init`; those below `bags` and `generations` when first needed.
 pub const DIRECTORIES: [&str; 7] = ["keys", "bags", "index", "sessions", "generations", "condemned", "moved"];
@@ -76,4 +76,34 @@ pub fn session(client: ClientId, id: GenerationId) -> Name {
 #[must_use]
 pub fn segment_lease(client: ClientId, id: GenerationId, segment: SegmentId) -> Name {
     Name::join(&["sessions", &format!("{client}.{id}.{segment}")])
+}
+
+/// A list of bags that garbage collection means to remove.
+#[must_use]
+pub fn condemned(id: CollectionId) -> Name {
+    Name::join(&["condemned", &id.to_string()])
+}
+
+/// Who may still refer to the bags of such a list.
+#[must_use]
+pub fn condemned_waits(id: CollectionId) -> Name {
+    condemned(id).with_suffix(".waits")
+}
+
+/// Which bags of such a list are removed.
+#[must_use]
+pub fn condemned_doomed(id: CollectionId) -> Name {
+    condemned(id).with_suffix(".doomed")
+}
+
+/// A record of objects that were copied.
+#[must_use]
+pub fn moved(id: CollectionId) -> Name {
+    Name::join(&["moved", &id.to_string()])
+}
+
+/// The lease file of a session that becomes the file called `name`.
+#[must_use]
+pub fn draft_lease(client: ClientId, id: GenerationId, name: &Name) -> Name {
+    Name::join(&["sessions", &format!("{client}.{id}.{}", name.as_str().replace('/', "-"))])
 }

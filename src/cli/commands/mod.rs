@@ -6,6 +6,7 @@ pub mod cat;
 pub mod clients;
 pub mod forget;
 pub mod fsck;
+pub mod gc;
 pub mod generations;
 pub mod init;
 pub mod ls;
