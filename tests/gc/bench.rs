@@ -194,7 +194,7 @@ impl Client {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: self.repository.index_dir(),
-            scratch: None,
+            scratch: std::env::temp_dir(),
         };
         let summary = backup::run(&self.repository, &options, &monitor, &*self.clock, &Cancel::new())?;
         assert_eq!(collect.problems(), Vec::<String>::new());
