@@ -36,6 +36,7 @@ pub mod backup;
 pub mod forget;
 pub mod fsck;
 pub mod gc;
+pub mod look;
 pub mod mount;
 pub mod restore;
 pub mod verify;

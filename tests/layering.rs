@@ -15,7 +15,7 @@ const LAYERS: &[(Order, &[&str])] = &[
     (Order::Counts, &["cache", "store", "live"]),
     (Order::Counts, &["sealed", "bag", "condemned", "dir", "index", "generation", "contents"]),
     (Order::Counts, &["repo", "reach"]),
-    (Order::Apart, &["backup", "restore", "verify", "fsck", "forget", "gc", "mount"]),
+    (Order::Apart, &["backup", "restore", "verify", "fsck", "forget", "gc", "mount", "look"]),
     (Order::Apart, &["cli"]),
 ];
 
@@ -42,6 +42,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("nix::", &["src/live/"]),
     ("clap::", &["src/cli/"]),
     ("toml::", &["src/cli/"]),
+    ("globset::", &["src/look/"]),
+    ("tar::", &["src/look/tar.rs"]),
     ("fuser::", &["src/mount/fuse/"]),
     ("indicatif::", &["src/cli/progress.rs"]),
     ("rpassword::", &["src/cli/ask.rs"]),

@@ -2,12 +2,16 @@
 
 #![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
 
+mod look;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::base::id::RepositoryId;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
+
+pub use look::{Cat, Diff, Export, FileKind, Find, Ls, Mount};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Yellow.on_default().bold())
@@ -147,6 +151,12 @@ pub enum Command {
     },
     /// Show generations as a file system
     Mount(Mount),
+    /// Look for files in all generations
+    Find(Find),
+    /// Compare two generations, or a generation with the live data; ends with 1 when they differ
+    Diff(Diff),
+    /// Write files of a generation to standard output as a tar archive
+    Export(Export),
     /// Compare a generation with the live data, without fetching what it holds
     Verify(Verify),
     /// Check the repository
@@ -310,18 +320,6 @@ pub enum Sessions {
     },
 }
 
-/// `kitbag ls`
-#[derive(Debug, Default, ClapArgs)]
-pub struct Ls {
-    /// Which generation: latest, latest~2, an id or its beginning, a date
-    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
-    pub generation: String,
-
-    /// List only these files and what is below them: absolute paths, or paths below a saved root
-    #[arg(value_name = "PATH")]
-    pub paths: Vec<PathBuf>,
-}
-
 /// `kitbag restore`
 #[derive(Debug, Default, ClapArgs)]
 pub struct Restore {
@@ -344,50 +342,6 @@ pub struct Restore {
     /// Restore only these files and what is below them: absolute paths, or paths below a saved root
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-}
-
-/// `kitbag cat`
-#[derive(Debug, Default, ClapArgs)]
-pub struct Cat {
-    /// Which generation: latest, latest~2, an id or its beginning, a date
-    #[arg(long, short = 'g', value_name = "SPEC", default_value = "latest")]
-    pub generation: String,
-
-    /// The file: an absolute path, or one below a saved root
-    #[arg(value_name = "PATH")]
-    pub path: PathBuf,
-}
-
-/// `kitbag mount`
-#[derive(Debug, Default, ClapArgs)]
-pub struct Mount {
-    /// An empty directory
-    #[arg(value_name = "DIR")]
-    pub at: PathBuf,
-
-    /// Show this generation alone, directly below DIR: latest, latest~2, an id or its beginning, a date
-    #[arg(long, short = 'g', value_name = "SPEC")]
-    pub generation: Option<String>,
-
-    /// Show the generations of this client only
-    #[arg(long, value_name = "NAME")]
-    pub client: Option<String>,
-
-    /// Let other users look, too; what was saved says who may read what
-    #[arg(long)]
-    pub allow_other: bool,
-
-    /// Go to the background as soon as it is mounted
-    #[arg(long)]
-    pub daemon: bool,
-
-    /// Keep so many bytes of contents in memory [default: 128M]
-    #[arg(long, value_name = "SIZE")]
-    pub memory: Option<String>,
-
-    /// Look for new generations when the list is so old [default: 1m]
-    #[arg(long, value_name = "TIME")]
-    pub refresh: Option<String>,
 }
 
 const VERIFY_HELP: &str = "\

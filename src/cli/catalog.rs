@@ -165,8 +165,21 @@ pub fn all(context: &Context, repository: &Repository) -> Result<(Vec<Generation
 /// # Errors
 /// When there is none, or several.
 pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Generation, Exit), Failure> {
-    let spec: Spec = spec.parse()?;
-    let (generations, exit) = all(context, repository)?;
+    // That it makes no sense is told before anything is asked.
+    let _: Spec = spec.parse()?;
+    choose(context, &all(context, repository)?, spec)
+}
+
+/// The same, of generations that were read already.
+///
+/// # Errors
+/// When there is none, or several.
+pub fn choose(
+    context: &Context,
+    (generations, exit): &(Vec<Generation>, Exit),
+    spec: &str,
+) -> Result<(Generation, Exit), Failure> {
+    let (spec, exit) = (spec.parse::<Spec>()?, *exit);
     if generations.is_empty() {
         if exit == Exit::Damaged {
             return Err(Failure::new(exit, "no generation of this client can be read")
@@ -176,7 +189,7 @@ pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Ge
         return Err(Failure::failed(format!("the client {client} has no generations"))
             .hint("`kitbag backup` makes one, and --client-name chooses another client"));
     }
-    let found = spec.find(&generations, SystemClock::new().now()).map_err(|error| {
+    let found = spec.find(generations, SystemClock::new().now()).map_err(|error| {
         let mut failure = Failure::from(error);
         if exit == Exit::Damaged {
             // It may be the one that is damaged.

@@ -19,6 +19,9 @@ use crate::generation::baglist::BagListError;
 use crate::generation::tags::BadTag;
 use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
+use crate::look::ExportError;
+use crate::look::find::BadGlob;
+use crate::look::live::Stop;
 use crate::mount::{MountError, PlaceError};
 use crate::repo::{InitError, OpenError};
 use crate::restore::{CatError, RestoreError};
@@ -320,6 +323,31 @@ impl From<CatError> for Failure {
             CatError::Read(error) => error.into(),
             CatError::Write(error) => Self::output(&error),
             CatError::Interrupted => Self::interrupted(),
+        }
+    }
+}
+
+impl From<BadGlob> for Failure {
+    fn from(error: BadGlob) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<Stop> for Failure {
+    fn from(error: Stop) -> Self {
+        match error {
+            Stop::Tree(error) => error.into(),
+            Stop::Interrupted => Self::interrupted(),
+        }
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Store(error) => error.into(),
+            ExportError::Write(error) => Self::output(&error),
+            ExportError::Interrupted => Self::interrupted(),
         }
     }
 }

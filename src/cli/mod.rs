@@ -15,6 +15,7 @@ pub mod environment;
 pub mod error;
 pub mod human;
 pub mod lines;
+pub mod listing;
 pub mod nearest;
 pub mod output;
 pub mod passphrase;
@@ -25,6 +26,7 @@ pub mod select;
 pub mod settings;
 pub mod signals;
 pub mod ssh;
+pub mod together;
 pub mod tracing;
 
 use std::path::PathBuf;
@@ -99,6 +101,9 @@ impl Context {
             Command::Backup(args) => commands::backup::run(self, &args),
             Command::Ls(args) => commands::ls::run(self, &args),
             Command::Cat(args) => commands::cat::run(self, &args),
+            Command::Find(args) => commands::find::run(self, &args),
+            Command::Diff(args) => commands::diff::run(self, &args),
+            Command::Export(args) => commands::export::run(self, &args),
             Command::Mount(args) => commands::mount::run(self, &args),
             Command::Fsck(args) => commands::fsck::run(self, &args),
             Command::Verify(args) => commands::verify::run(self, &args),

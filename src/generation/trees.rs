@@ -41,31 +41,40 @@ pub fn are_cheap(generation: &Generation) -> bool {
 /// # Errors
 /// When the store is out of reach.
 pub fn fetch_ahead(source: &Source, generation: &Generation) -> Result<(), StoreError> {
-    fetch_into_cache(source, generation, &Cache::disabled())
+    fetch_into_cache(source, &[generation], &Cache::disabled())
 }
 
-/// The same, for who will read for a long time: what is in the cache is left there, and what comes into it from the store that `source` reads is not held
-/// beside it. Without a cache it is held.
+/// The same of several generations, in as many flights, for who will read for a long time: what is in the cache is left there, and what comes into it from the
+/// store that `source` reads is not held beside it. Without a cache it is held.
 ///
 /// # Errors
 /// When the store is out of reach.
-pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache) -> Result<(), StoreError> {
+pub fn fetch_into_cache(
+    source: &Source,
+    generations: &[&Generation],
+    cache: &Cache,
+) -> Result<(), StoreError> {
     let (under_way, missed) = (VecDeque::new(), BTreeSet::new());
     let mut flight = Flight { source, cache, under_way, expected: 0, held: 0, missed };
-    let roots = generation.roots.iter().flat_map(|root| reader::references(&root.entry));
+    let roots = generations
+        .iter()
+        .flat_map(|generation| &generation.roots)
+        .flat_map(|root| reader::references(&root.entry));
     let tops = roots.filter(|(kind, _)| *kind == BagKind::Tree).map(|(_, top)| top.place.bag);
-    let first: BTreeSet<BagId> = generation.bag_list.own_bags().chain(tops).collect();
-    if first.len() <= FIRST_BAGS {
+    let own = generations.iter().flat_map(|generation| generation.bag_list.own_bags());
+    let first: BTreeSet<BagId> = own.chain(tops).collect();
+    if first.len() <= FIRST_BAGS.saturating_mul(generations.len()) {
         for bag in &first {
             flight.start(*bag, 1 << 20)?;
         }
         flight.land(0)?;
         flight.follow()?;
     }
-    let buckets: Vec<_> = generation
-        .bag_list
-        .buckets
-        .iter()
+    // Generations that follow each other share most of them.
+    let buckets: BTreeSet<_> =
+        generations.iter().flat_map(|generation| &generation.bag_list.buckets).copied().collect();
+    let buckets: Vec<_> = buckets
+        .into_iter()
         .map(|bucket| {
             let place = bucket.place;
             let is_held = flight.is_here(place.bag);
@@ -77,10 +86,10 @@ pub fn fetch_into_cache(source: &Source, generation: &Generation, cache: &Cache)
     for (bucket, fetched) in buckets {
         let place = bucket.place;
         let opened = match fetched {
-            None => source.object(BagKind::Tree, bucket),
+            None => source.object(BagKind::Tree, &bucket),
             Some(fetched) => fetched.wait().map_err(Into::into).and_then(|mut sealed| {
                 let block = source.reader().open(BagKind::Tree, place.bag, place.offset, &mut sealed)?;
-                source.reader().object(bucket, &block).map(<[u8]>::to_vec)
+                source.reader().object(&bucket, &block).map(<[u8]>::to_vec)
             }),
         };
         let uses = match opened {

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::ahead::Ahead;
-use super::blocks::{Blocks, Slot};
 use super::extents::{Extent, Extents};
 use super::node::Stored;
 use super::pages::Pages;
 use crate::bag::reader::ReadError;
+use crate::contents::blocks::{Blocks, Slot};
 use crate::dir::reader::TreeError;
 use crate::entry::{Content, Piece, Reference};
 

@@ -7,7 +7,7 @@
 //!        tree.rs ── upper.rs: clients, dates, links    file.rs ── extents.rs: what lies where
 //!           │  └── dirs.rs: numbers of inodes             │  └── ahead.rs: how far to read ahead
 //!           v                                             v
-//!        pages.rs: decoded pages and lists             blocks.rs: opened blocks, within a budget
+//!        pages.rs: decoded pages and lists             contents::blocks: opened ones, within a budget
 //!           └───────────> tree bags, from the cache       └───────────> data bags
 //! ```
 //!
@@ -25,7 +25,6 @@
 //! nobody waits for ever.
 
 mod ahead;
-mod blocks;
 mod clients;
 mod dirs;
 mod extents;

@@ -49,7 +49,7 @@ impl Opened {
     pub fn fetch_trees(&self, source: &Source, cache: &Cache) -> Result<(), StoreError> {
         let mut fetched = self.fetched.lock().unwrap_or_else(PoisonError::into_inner);
         if !*fetched {
-            trees::fetch_into_cache(source, &self.record, cache)?;
+            trees::fetch_into_cache(source, &[&self.record], cache)?;
             *fetched = true;
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::blocks::{Blocks, Slot};
+use crate::contents::blocks::{Blocks, Slot};
 
 /// Reads that may wait at once. More wait for one of these to end.
 const WAITING: usize = 32;

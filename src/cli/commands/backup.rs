@@ -94,8 +94,11 @@ fn open(context: &Context, args: &Backup, store: &SharedStore) -> Result<Reposit
     }
 }
 
-fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
-    let here = context.here()?;
+/// What is left out.
+///
+/// # Errors
+/// When a file of patterns cannot be read.
+pub fn rules(args: &Backup) -> Result<Rules, Failure> {
     let mut rules = Rules {
         caches: args.exclude_caches,
         if_present: args
@@ -113,12 +116,17 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
         rules.add_lines(&text)?;
     }
     rules.globs.extend(args.excludes.iter().cloned());
+    Ok(rules)
+}
+
+fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
+    let here = context.here()?;
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     Ok(Options {
         roots: args.roots.iter().map(|root| absolute(root, &here)).collect(),
         client: context.settings.client.clone(),
         host: host_name()?,
-        exclude: rules.build()?,
+        exclude: rules(args)?.build()?,
         level: match args.compression.unwrap_or_default() {
             Compression::Off => Level::Off,
             Compression::Fast => Level::Fast,

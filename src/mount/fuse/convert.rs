@@ -99,7 +99,7 @@ mod tests {
             let time = Timestamp { secs, nanos };
             assert_eq!(Timestamp::from_system(system_time(time)), time);
         }
-        assert_eq!(system_time(Timestamp { secs: i64::MIN, nanos: 0 }).elapsed().is_ok(), true);
+        assert!(system_time(Timestamp { secs: i64::MIN, nanos: 0 }).elapsed().is_ok());
     }
 
     #[test]

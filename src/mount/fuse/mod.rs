@@ -19,7 +19,6 @@ use fuser::{
     ReplyOpen, ReplyStatfs, ReplyXattr, Request,
 };
 
-use super::blocks::Blocks;
 use super::dirs::Dir;
 use super::file::{File, Part};
 use super::node::Stored;
@@ -29,6 +28,7 @@ use super::tree::{Fault, Node, Tree};
 use super::trouble::Trouble;
 use super::upper::{Item, What};
 use crate::bag::reader::ReadError;
+use crate::contents::Blocks;
 use crate::entry::{Kind, Reference, XattrValue};
 
 /// What never changes may be remembered for so long.

@@ -11,7 +11,6 @@ use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-use super::super::blocks::Blocks;
 use super::super::clients::Clients;
 use super::super::opened::Opened;
 use super::super::pages::Pages;
@@ -26,6 +25,7 @@ use super::{Core, Fuse, Handles};
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
 use crate::base::time::{Clock, SystemClock};
+use crate::contents::Blocks;
 use crate::entry::Owner;
 use crate::monitor::Monitor;
 use crate::repo::Repository;

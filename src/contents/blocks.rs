@@ -1,7 +1,7 @@
 //! Blocks of data bags: on their way, opened, and the ones used last kept, within a budget of bytes.
 //!
 //! A block is asked for once, however many want it at the same time: whoever needs it first waits for it and opens it, the others wait for him. Reads of
-//! neighbouring blocks are put together ([`plan`](crate::contents::plan)). What cannot be had is forgotten at once, so that the next reader asks again.
+//! neighbouring blocks are put together ([`plan`](super::plan)). What cannot be had is forgotten at once, so that the next reader asks again.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lru::LruCache;
 
+use super::plan::{Block, Read, Want, reads};
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::base::id::BagId;
-use crate::contents::plan::{Read, Want, reads};
 use crate::entry::{Place, Reference};
 use crate::store::Pending;
 
@@ -195,7 +195,7 @@ impl Blocks {
 }
 
 fn slots_of(read: &Read<()>, flight: &Arc<Flight>) -> Vec<Arc<Slot>> {
-    let slot = |block: &crate::contents::plan::Block<()>| {
+    let slot = |block: &Block<()>| {
         let range = read.range(&block.place).unwrap_or_default();
         Slot::new(block.place, Arc::clone(flight), range)
     };
