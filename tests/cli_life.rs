@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use common::{Kitbag, files_below, json_field};
+use common::{Kitbag, Outcome, files_below, json_field, manifest};
 
 /// A repository with so many generations of `tree`, oldest first, and their ids.
 fn filled(count: usize) -> (Kitbag, Vec<String>) {
@@ -242,4 +242,96 @@ fn a_generation_is_compared_with_the_live_data() {
     fs::remove_file(kitbag.path("tree/file")).expect("removed");
     assert!(kitbag.run(["verify"]).code(3).stdout.contains("missing\t"));
     kitbag.run(["verify", "absent"]).code(1).says(&["does not hold absent"]);
+}
+
+/// The script of the format's description, which runs on a server without any key.
+#[test]
+fn bags_can_be_scrubbed_without_a_key() {
+    let document =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/doc/format.md")).expect("the document");
+    let section = document.split("**Scrubbing without a key.**").nth(1).expect("the section");
+    let script = section.split("```sh\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a script");
+    assert!(script.lines().count() <= 10, "{script}");
+    if std::process::Command::new("b3sum").arg("--version").output().is_err() {
+        let must = std::env::var("KITBAG_TEST_MUST_RUN")
+            .is_ok_and(|names| names.split(',').any(|name| name == "b3sum"));
+        assert!(!must, "b3sum is missing");
+        eprintln!("skipped: b3sum is missing");
+        return;
+    }
+    let (kitbag, _) = filled(3);
+    let scrub = || {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-euc", script]).current_dir(kitbag.path("repository"));
+        Outcome::of(&mut command).code(0).stdout
+    };
+    assert_eq!(scrub(), "");
+    let bags = files_below(&kitbag.path("repository/bags"));
+    assert!(bags.len() >= 3);
+    for (at, bag) in bags.iter().enumerate() {
+        let mut bytes = fs::read(bag).expect("readable");
+        let place = [40, bytes.len() - 1, bytes.len() - 40][at % 3];
+        bytes[place] ^= 4;
+        fs::set_permissions(bag, fs::Permissions::from_mode(0o600)).expect("writable");
+        fs::write(bag, bytes).expect("written");
+    }
+    let said = scrub();
+    assert_eq!(said.lines().filter(|line| line.ends_with(" is damaged")).count(), bags.len(), "{said}");
+}
+
+/// What was damaged is found, taken out of the way, and stored again from the live data.
+#[test]
+fn a_repository_is_repaired_and_healed() {
+    let (kitbag, made) = filled(2);
+    kitbag.write("tree/large", vec![7; 3_000_000]);
+    kitbag.write("tree/other", (0..200_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    kitbag.run(["backup", "tree"]).code(0);
+    let damage = |path: &std::path::Path, at: usize| {
+        let mut bytes = fs::read(path).expect("readable");
+        bytes[at] ^= 4;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("writable");
+        fs::write(path, bytes).expect("written");
+    };
+    let mut bags = files_below(&kitbag.path("repository/bags"));
+    bags.sort_by_key(|bag| fs::metadata(bag).expect("a size").len());
+    damage(bags.last().expect("a bag"), 100);
+    let records = files_below(&kitbag.path("repository/generations"));
+    damage(records.iter().find(|path| path.ends_with(&made[0])).expect("a record"), 60);
+    let told = kitbag.run(["fsck", "--read-data"]).code(4).stderr;
+    for part in ["/tree/", "needed by generation ", " of client laptop", "--repair", "backup --reread"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let said = kitbag.run(["fsck", "--read-data", "--repair"]).code(4).stdout;
+    assert!(
+        said.contains("1 file that cannot be read is in the repository's directory quarantine now"),
+        "{said}"
+    );
+    assert_eq!(files_below(&kitbag.path("repository/quarantine")).len(), 1);
+    kitbag.run(["backup", "--reread", "tree"]).code(0);
+    kitbag.run(["restore", "--to", "out"]).code(0);
+    let restored = kitbag.path("out").join(kitbag.path("tree").strip_prefix("/").expect("absolute"));
+    assert_eq!(manifest(&restored), manifest(&kitbag.path("tree")));
+    assert_eq!(ids(&kitbag).len(), 3);
+}
+
+#[test]
+fn the_data_are_read_in_parts() {
+    let (kitbag, _) = filled(1);
+    for number in 0..6_u8 {
+        kitbag.write("tree/file", vec![number; 4000]);
+        kitbag.run(["backup", "tree"]).code(0);
+    }
+    let left = || {
+        let json = kitbag.run(["fsck", "--json", "--read-data", "--sample", "20%"]).code(0).stdout;
+        (json_field(&json, "bytes_left_out").to_owned(), json_field(&json, "bytes_read").to_owned())
+    };
+    let rounds: Vec<_> = (0..3).map(|_| left()).collect();
+    assert!(rounds.iter().all(|(left, _)| left != "0"), "{rounds:?}");
+    let kept = files_below(&kitbag.path("home/.cache/kitbag"));
+    assert!(kept.iter().any(|path| path.ends_with("scrubbed")), "{kept:?}");
+    kitbag.run(["fsck", "--read-data", "--time-budget", "1h"]).code(0);
+    for wrong in [["--sample", "5"], ["--sample", "0%"], ["--time-budget", "soon"]] {
+        kitbag.run(["fsck", "--read-data"].iter().chain(&wrong)).code(2);
+        kitbag.run(["fsck"].iter().chain(&wrong)).code(2);
+    }
 }

@@ -466,7 +466,11 @@ fn a_checkpoint_helps_beside_a_complete_generation() {
 impl Bench {
     /// Nothing is amiss in the repository: bag lists name what is referred to, among others.
     pub(super) fn check(&self) {
-        let options = crate::fsck::Options { read_data: true, rebuild_index: false, client: "client".into() };
+        let options = crate::fsck::Options {
+            read_data: Some(crate::fsck::Portion::default()),
+            client: "client".into(),
+            ..crate::fsck::Options::default()
+        };
         let collect = Arc::new(Collect::new());
         let monitor: Arc<dyn Monitor> = collect.clone();
         let clock = SystemClock::new();

@@ -370,16 +370,35 @@ pub struct Verify {
     pub paths: Vec<PathBuf>,
 }
 
+const FSCK_HELP: &str = "\
+What is damaged is told with the generations and paths that it hits. What was lost is stored again, where the live data still have it, by `kitbag backup --reread` after \
+`kitbag fsck --read-data --repair`; the generations that were hit stay as they are, and can be restored but for what was lost.
+
+Exit codes: 0 sound; 4 damage was found, be it repaired or not; 1 the check came to no end.";
+
 /// `kitbag fsck`
 #[derive(Debug, Default, ClapArgs)]
+#[command(after_help = FSCK_HELP)]
 pub struct Fsck {
     /// Also read all data: every block opens and every hash matches
     #[arg(long)]
     pub read_data: bool,
 
+    /// With --read-data: read only this share of it, such as 5%, and go on from there the next time
+    #[arg(long, value_name = "SHARE", requires = "read_data")]
+    pub sample: Option<String>,
+
+    /// With --read-data: begin nothing new after this time, such as 90s, 15m or 2h, and go on from there the next time
+    #[arg(long, value_name = "TIME", requires = "read_data")]
+    pub time_budget: Option<String>,
+
     /// Also make the index anew, from the bags that are sound
     #[arg(long)]
     pub rebuild_index: bool,
+
+    /// Make the index anew, and take generations that cannot be read out of the way
+    #[arg(long)]
+    pub repair: bool,
 }
 
 /// `kitbag gc`

@@ -408,6 +408,7 @@ impl From<FsckError> for Failure {
         match error {
             FsckError::Store(error) => error.into(),
             FsckError::Session(error) => error.into(),
+            FsckError::Open(error) => error.into(),
             FsckError::Interrupted => Self::interrupted(),
         }
     }

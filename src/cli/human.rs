@@ -101,6 +101,21 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
     whole.checked_add(u64::try_from(fraction).ok()?)
 }
 
+/// The share that somebody wrote, in millionths: `5%`, `0.5 %`; more than nothing, and at most all.
+#[must_use]
+pub fn parse_share(text: &str) -> Option<u32> {
+    let number = text.trim().strip_suffix('%')?.trim_end();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| (1..=4).contains(digits))?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    let whole = whole.parse::<u32>().ok()?.checked_mul(10_000)?;
+    let share = whole.checked_add(fraction.parse::<u32>().ok()? * 10_u32.pow(4 - digits))?;
+    (1..=1_000_000).contains(&share).then_some(share)
+}
+
 /// The time that somebody wrote: `90` or `90s`, `15m`, `8h`, `2d`.
 #[must_use]
 pub fn parse_time(text: &str) -> Option<Duration> {
@@ -120,6 +135,16 @@ pub fn parse_time(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_as_they_are_written() {
+        for (text, share) in [("5%", 50_000), ("0.5 %", 5_000), ("100%", 1_000_000), ("0.0001%", 1)] {
+            assert_eq!(parse_share(text), Some(share), "{text}");
+        }
+        for text in ["", "%", "5", "0%", "100.1%", "-5%", "+5%", "5.%", ".5%", "0.00001%", "99999999999%"] {
+            assert_eq!(parse_share(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn times_as_they_are_written() {

@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::FsckError;
 use super::check::{self, Wrong};
-use super::flight::fly;
+use super::flight::{Flight, fly};
 use super::report::{Unreadable, given};
 use crate::bag::Table;
 use crate::bag::format::{BagKind, HEADER, MAX_TABLE, TRAILER};
@@ -45,6 +45,8 @@ pub struct Sound {
     prints: Vec<u64>,
     /// The number of its first object, for a tree bag.
     first: Node,
+    /// The blocks of a tree bag, until it was read: they are few.
+    blocks: Option<Table>,
 }
 
 /// All bags: those that are there, and those that somebody refers to.
@@ -117,11 +119,26 @@ pub fn fingerprints(table: &Table) -> Vec<Fingerprint> {
 }
 
 impl Bags {
+    /// Asks for the ends of these bags, as far as they fit the window.
+    pub fn ask<'a>(reader: &'a BagReader, listed: &'a [(BagId, u64)]) -> Ends<'a> {
+        let ask = |&(_, id, _): &(BagNo, BagId, u64)| {
+            let name = layout::bag(id);
+            // What kind of bag it is, its header will tell.
+            let head = reader.fetch(BagKind::Data, id, 0, u64::try_from(HEADER).unwrap_or(u64::MAX));
+            let tail = reader.store(BagKind::Data).read_tail(&name, TAIL);
+            (TAIL, both(head, tail))
+        };
+        let keys = (0..).zip(listed).map(|(number, &(id, size))| (number, id, size));
+        let (keys, ask): (Keys<'a>, Ask<'a>) = (Box::new(keys), Box::new(ask));
+        Ends { reader, listed, flight: Flight::take_off(keys, ask) }
+    }
+
     /// Reads the header, trailer and table of each bag: two flights, the second only where tables are large.
     ///
     /// # Errors
     /// When the store is out of reach.
-    pub fn read(reader: &BagReader, listed: &[(BagId, u64)], cancel: &Cancel) -> Result<Self, FsckError> {
+    pub fn read(ends: Ends<'_>, cancel: &Cancel) -> Result<Self, FsckError> {
+        let Ends { reader, listed, flight } = ends;
         let bags: Vec<_> = listed.iter().map(|&(id, _)| Bag { id, sound: None }).collect();
         let mut all = Self {
             bags,
@@ -131,15 +148,7 @@ impl Bags {
             wrongs: Mutex::default(),
         };
         let mut large = Vec::new();
-        let ask = |&(_, id, _): &(BagNo, BagId, u64)| {
-            let name = layout::bag(id);
-            // What kind of bag it is, its header will tell.
-            let head = reader.fetch(BagKind::Data, id, 0, u64::try_from(HEADER).unwrap_or(u64::MAX));
-            let tail = reader.store(BagKind::Data).read_tail(&name, TAIL);
-            (TAIL, both(head, tail))
-        };
-        let keys = (0..).zip(listed).map(|(number, &(id, size))| (number, id, size));
-        fly(keys, ask, |(number, id, listed), answer| {
+        flight.land(|(number, id, listed), answer| {
             cancelled(cancel)?;
             let (head, tail) = answer?;
             let (head, tail) = (given(head)?, given(tail)?);
@@ -212,7 +221,8 @@ impl Bags {
         }
         let digest = digest(&fingerprints(&table));
         if let Some(bag) = self.bags.get_mut(index(number)) {
-            bag.sound = Some(Sound { entry, digest, prints, first });
+            let blocks = (entry.kind == BagKind::Tree).then_some(table);
+            bag.sound = Some(Sound { entry, digest, prints, first, blocks });
         }
     }
 
@@ -237,6 +247,12 @@ impl Bags {
         self.bags.get(index(number))
     }
 
+    /// Bytes of these bags.
+    pub fn bytes_of(&self, numbers: &[BagNo]) -> u64 {
+        let sizes = numbers.iter().filter_map(|number| Some(self.get(*number)?.sound.as_ref()?.entry.size));
+        sizes.fold(0, u64::saturating_add)
+    }
+
     /// The number of a bag, be it there or not.
     pub fn number_of(&self, id: BagId) -> BagNo {
         if let Ok(found) = self.bags.binary_search_by_key(&id, |bag| bag.id) {
@@ -254,6 +270,12 @@ impl Bags {
     pub fn id_of(&self, number: BagNo) -> Option<BagId> {
         let behind = || index(number).checked_sub(self.bags.len());
         self.get(number).map(|bag| bag.id).or_else(|| lock(&self.missing).ids.get(behind()?).copied())
+    }
+
+    /// Hands out the tables of tree bags, which are of no further use when these were read.
+    pub fn take_tables(&mut self) -> BTreeMap<BagNo, Table> {
+        let sound = (0..).zip(&mut self.bags).filter_map(|(number, bag)| Some((number, bag.sound.as_mut()?)));
+        sound.filter_map(|(number, sound)| Some((number, sound.blocks.take()?))).collect()
     }
 
     /// How many numbers are in use.
@@ -293,6 +315,21 @@ impl Bags {
     pub fn wrongs(&self) -> BTreeMap<BagNo, Vec<Wrong>> {
         lock(&self.wrongs).clone()
     }
+}
+
+/// A bag, and the size that the listing gives.
+type Key = (BagNo, BagId, u64);
+
+type Keys<'a> = Box<dyn Iterator<Item = Key> + 'a>;
+
+/// Starts the requests for a bag's ends.
+type Ask<'a> = Box<dyn FnMut(&Key) -> (u64, Pending<Both>) + 'a>;
+
+/// The ends of bags, on their way.
+pub struct Ends<'a> {
+    reader: &'a BagReader,
+    listed: &'a [(BagId, u64)],
+    flight: Flight<Key, Both, Keys<'a>, Ask<'a>>,
 }
 
 /// What is wrong with a table that cannot be read.

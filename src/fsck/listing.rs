@@ -39,7 +39,8 @@ pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError
 
     let mut listing = Listing::default();
     let mut sort = Sorter { report };
-    let known = |name: &str| name == "config" || layout::DIRECTORIES.contains(&name);
+    let known =
+        |name: &str| name == "config" || name == layout::QUARANTINE || layout::DIRECTORIES.contains(&name);
     sort.each("", top.wait()?, |file| known(&file.name).then_some(()));
     listing.slots = sort.each("keys", keys.wait()?, |file| file.name.parse().ok());
     listing.segments = sort.each("index", index.wait()?, |file| Some((file.name.parse().ok()?, file.size)));

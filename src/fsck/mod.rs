@@ -14,6 +14,9 @@
 //! - **Memory**: eight bytes for each object, about a hundred for each page or list, and a window of 32 MiB. The walk of a
 //!   generation touches each of its pages once, and asks nobody.
 //!
+//! **Repair** ([`Options::repair`]) makes the index anew, without the bags in which damage was found, and takes records that cannot be read out of the way ([`quarantine`]). What was in damaged bags is
+//! stored again by `backup --reread`, from the live data.
+//!
 //! Nothing is locked: what vanishes or appears beside the check is looked at again before it is called damage.
 
 mod bags;
@@ -22,6 +25,8 @@ pub mod check;
 mod flight;
 mod graph;
 mod listing;
+mod portion;
+mod quarantine;
 mod reach;
 mod rebuild;
 mod report;
@@ -32,6 +37,8 @@ mod verdict;
 #[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
+mod repair_tests;
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
@@ -40,14 +47,17 @@ use crate::bag::BagKind;
 use crate::bag::reader::BagReader;
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
+use crate::base::id::BagId;
 use crate::base::time::Clock;
 use crate::entry::Reference;
 use crate::generation::{Session, SessionError};
 use crate::monitor::Monitor;
-use crate::repo::Repository;
+use crate::repo::{OpenError, Repository};
 use crate::store::StoreError;
 
 use bags::{BagNo, Bags, cancelled};
+pub use portion::Portion;
+
 use graph::Graph;
 use rebuild::Rebuilt;
 use report::Report;
@@ -56,10 +66,12 @@ use scan::{Scan, Visit};
 /// What to check, and what to repair.
 #[derive(Default)]
 pub struct Options {
-    /// Read all data and verify every object.
-    pub read_data: bool,
+    /// Read data and verify every object in them: all, or a portion.
+    pub read_data: Option<Portion>,
     /// Make the index segments anew.
     pub rebuild_index: bool,
+    /// Take records that cannot be read out of the way, and make the index anew.
+    pub repair: bool,
     /// Under which name the session of a repair is kept.
     pub client: String,
 }
@@ -75,6 +87,10 @@ pub struct Summary {
     pub objects: u64,
     /// Bytes of bags that were read whole and verified.
     pub bytes: u64,
+    /// The data bag that was read last, when only a portion was read: where the next run goes on.
+    pub read_up_to: Option<BagId>,
+    /// Bytes of data bags that were left out.
+    pub left_out: u64,
     /// Files that are damaged or missing.
     pub damages: u64,
     /// Harmless findings.
@@ -83,6 +99,8 @@ pub struct Summary {
     pub segments_written: u64,
     /// Index segments removed.
     pub segments_removed: u64,
+    /// Files taken out of the way.
+    pub quarantined: u64,
 }
 
 /// Why the check came to no end.
@@ -94,6 +112,9 @@ pub enum FsckError {
     /// A segment could not be published.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The repository is gone, or another stands in its place.
+    #[error(transparent)]
+    Open(#[from] OpenError),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -121,36 +142,54 @@ pub fn run(
 
     // The lease of a repair is held before anything is read.
     let mut session = None;
-    if options.rebuild_index {
+    if options.rebuild_index || options.repair {
         let client = repository.keys().names().client_id(options.client.as_bytes());
         let mut begun = Session::begin(store, &sealing, client);
         begun.session.created()?;
         session = Some(begun.session);
     }
     monitor.phase("listing");
+    repository.ask();
     let mut listing = listing::read(&**store, &report)?;
+    repository.confirm()?;
     if let Some(session) = &session {
         listing.sessions.retain(|(_, id, _)| *id != session.id());
     }
     monitor.phase("checking records");
-    let contents = small::read(repository, &listing, &report, cancel)?;
+    let ends = Bags::ask(&reader, &listing.bags);
+    let mut contents = small::read(repository, &listing, &report, cancel)?;
     monitor.phase("checking bags");
-    let bags = Bags::read(&reader, &listing.bags, cancel)?;
+    let mut bags = Bags::read(ends, cancel)?;
+    let tables = bags.take_tables();
     small::compare(&contents.claims, &bags, !listing.collecting.is_empty(), &report);
 
     let of_kind = |wanted: BagKind| -> Vec<BagNo> {
         let sound = |bag: &bags::Bag| bag.sound.as_ref().is_some_and(|sound| sound.entry.kind == wanted);
         (0..).zip(bags.existing()).filter(|(_, bag)| sound(bag)).map(|(number, _)| number).collect()
     };
-    let mut bytes = 0;
-    let scan = Scan { reader: &reader, bags: &bags, monitor: &**monitor, cancel };
-    if options.read_data {
+    let (mut bytes, mut read_up_to, mut left_out) = (0, None, 0);
+    let scan = Scan {
+        reader: &reader,
+        bags: &bags,
+        monitor: &**monitor,
+        cancel,
+        tables: &tables,
+        is_enough: &|_| false,
+    };
+    if let Some(portion) = &options.read_data {
         monitor.phase("reading data");
-        bytes = scan.run(&of_kind(BagKind::Data), &Nobody)?;
+        let data = portion.ordered(&bags, of_kind(BagKind::Data));
+        let (total, begun) = (bags.bytes_of(&data), clock.monotonic());
+        let is_enough = |read: u64| portion.is_enough(read, total, clock.monotonic().saturating_sub(begun));
+        let read = Scan { is_enough: &is_enough, ..scan }.run(&data, &Nobody)?;
+        bytes = read.bytes;
+        let (done, rest) = data.split_at(read.bags.min(data.len()));
+        left_out = bags.bytes_of(rest);
+        read_up_to = done.last().filter(|_| !rest.is_empty()).and_then(|last| bags.id_of(*last));
     }
     monitor.phase("reading directories");
     let graph = Graph::new(&bags);
-    bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.saturating_add(bytes);
+    bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.bytes.saturating_add(bytes);
 
     monitor.phase("checking generations");
     let source = Source::new(reader.clone(), OPENED);
@@ -164,11 +203,15 @@ pub fn run(
         cancel,
     };
     let generations = u64::try_from(contents.generations.len()).unwrap_or(u64::MAX);
+    let broken = std::mem::take(&mut contents.broken);
     verdict.pronounce(contents, &listing)?;
 
-    let mut rebuilt = Rebuilt::default();
+    let (mut rebuilt, mut quarantined) = (Rebuilt::default(), 0);
     if let Some(session) = session {
         cancelled(cancel)?;
+        if options.repair {
+            quarantined = quarantine::run(&**store, &broken, &report)?;
+        }
         monitor.phase("writing the index");
         let wrongs = bags.wrongs();
         let sound = (0..).take(bags.existing().len()).filter(|number| !wrongs.contains_key(number));
@@ -185,6 +228,9 @@ pub fn run(
         notes,
         segments_written: rebuilt.written,
         segments_removed: rebuilt.removed,
+        read_up_to,
+        left_out,
+        quarantined,
     })
 }
 

@@ -3,7 +3,7 @@
 //! Tables are asked for a few bags ahead, ranges of whole blocks behind them, so the link never waits; one thread hashes what comes for the
 //! trailer's sake, others open blocks and check the names of objects. Memory: the window, and a job per thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -48,6 +48,19 @@ pub struct Scan<'a> {
     pub monitor: &'a dyn Monitor,
     /// Whether to go on.
     pub cancel: &'a Cancel,
+    /// Tables that are here already.
+    pub tables: &'a BTreeMap<BagNo, Table>,
+    /// Whether enough was read, so many bytes being read or under way: no further bag is begun then.
+    pub is_enough: &'a (dyn Fn(u64) -> bool + Sync),
+}
+
+/// What was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Read {
+    /// Bytes of bags.
+    pub bytes: u64,
+    /// Bags: the first so many of those that were to be read.
+    pub bags: usize,
 }
 
 /// A range of a bag, and the whole blocks in it.
@@ -65,8 +78,8 @@ impl Range {
     }
 }
 
-/// A bag whose table is under way.
-type Ahead = (BagNo, BagEntry, Pending<Vec<u8>>);
+/// A bag whose table is under way, or here already.
+type Ahead = (BagNo, BagEntry, Option<Pending<Vec<u8>>>);
 
 /// What a worker opens: a range and its bytes.
 type Job = (Range, Vec<u8>);
@@ -77,9 +90,9 @@ impl Scan<'_> {
     ///
     /// # Errors
     /// When the store is out of reach.
-    pub fn run(&self, which: &[BagNo], visit: &dyn Visit) -> Result<u64, FsckError> {
+    pub fn run(&self, which: &[BagNo], visit: &dyn Visit) -> Result<Read, FsckError> {
         let bytes = AtomicU64::new(0);
-        thread::scope(|scope| {
+        let bags = thread::scope(|scope| {
             let (jobs, take) = bounded::<Job>(WORKERS);
             for _ in 0..WORKERS {
                 let take: Receiver<Job> = take.clone();
@@ -87,23 +100,26 @@ impl Scan<'_> {
             }
             self.feed(which, &jobs, &bytes)
         })?;
-        Ok(bytes.into_inner())
+        Ok(Read { bytes: bytes.into_inner(), bags })
     }
 
-    fn feed(&self, which: &[BagNo], jobs: &Sender<Job>, read: &AtomicU64) -> Result<(), FsckError> {
+    /// Gives the number of bags that were read.
+    fn feed(&self, which: &[BagNo], jobs: &Sender<Job>, read: &AtomicU64) -> Result<usize, FsckError> {
         let sound = |&number: &BagNo| Some((number, self.bags.get(number)?.sound.as_ref()?.entry));
         let mut rest = which.iter().filter_map(sound);
         let mut tables: VecDeque<Ahead> = VecDeque::new();
         let mut plan: VecDeque<Range> = VecDeque::new();
         let mut ranges: VecDeque<(Range, Pending<Vec<u8>>)> = VecDeque::new();
         let mut under_way = 0u64;
+        let (mut begun, mut planned) = (0usize, 0u64);
         let mut hash = blake3::Hasher::new();
         loop {
             cancelled(self.cancel)?;
             while tables.len() < TABLES_AHEAD {
                 let Some((number, entry)) = rest.next() else { break };
-                let table =
-                    self.reader.fetch(entry.kind, entry.bag, entry.table_offset, u64::from(entry.table_len));
+                let table = (!self.tables.contains_key(&number)).then(|| {
+                    self.reader.fetch(entry.kind, entry.bag, entry.table_offset, u64::from(entry.table_len))
+                });
                 tables.push_back((number, entry, table));
             }
             while let Some(range) = plan.pop_front() {
@@ -117,32 +133,44 @@ impl Scan<'_> {
             }
             // Another bag is planned while the window has room for it.
             if plan.is_empty()
+                && !(self.is_enough)(planned)
                 && let Some((number, entry, table)) = tables.pop_front()
             {
-                plan.extend(self.plan(number, entry, given(table.wait())?));
+                (begun, planned) = (begun.saturating_add(1), planned.saturating_add(entry.size));
+                plan.extend(self.plan(number, entry, table)?);
                 continue;
             }
-            let Some((range, pending)) = ranges.pop_front() else { return Ok(()) };
+            let Some((range, pending)) = ranges.pop_front() else { return Ok(begun) };
             under_way = under_way.saturating_sub(range.len);
             let Some(bytes) = self.landed(&range, given(pending.wait())?, &mut hash) else { continue };
             read.fetch_add(range.len, Ordering::Relaxed);
             if jobs.send((range, bytes)).is_err() {
-                return Ok(());
+                return Ok(begun);
             }
         }
     }
 
     /// Cuts a bag into ranges that cover all of it.
-    fn plan(&self, bag: BagNo, entry: BagEntry, table: Result<Vec<u8>, Unreadable>) -> Vec<Range> {
-        let opened = table.map_err(|error| error.to_string()).and_then(|mut sealed| {
-            let opened = self.reader.open_table(entry.bag, entry.table_offset, &mut sealed);
-            opened.map_err(|error| table_wrong(&error))
-        });
+    fn plan(
+        &self,
+        bag: BagNo,
+        entry: BagEntry,
+        table: Option<Pending<Vec<u8>>>,
+    ) -> Result<Vec<Range>, FsckError> {
+        let opened = match (table, self.tables.get(&bag)) {
+            (Some(pending), _) => {
+                given(pending.wait())?.map_err(|error| error.to_string()).and_then(|mut sealed| {
+                    let opened = self.reader.open_table(entry.bag, entry.table_offset, &mut sealed);
+                    opened.map_err(|error| table_wrong(&error))
+                })
+            }
+            (None, here) => Ok(here.cloned().unwrap_or_default()),
+        };
         let Table { blocks } = match opened {
             Ok(table) => table,
             Err(wrong) => {
                 self.bags.wrong(bag, wrong);
-                return Vec::new();
+                return Ok(Vec::new());
             }
         };
         let mut ranges = Vec::new();
@@ -158,7 +186,7 @@ impl Scan<'_> {
         }
         open.len = entry.size.saturating_sub(open.start);
         ranges.push(open);
-        ranges
+        Ok(ranges)
     }
 
     /// Hashes what came; `None` when it did not.

@@ -9,10 +9,10 @@ use super::report::{Report, Unreadable, given};
 use crate::base::cancel::Cancel;
 use crate::base::id::{ClientId, SegmentId};
 use crate::crypto::{KeySlot, Kind, keyslot};
-use crate::generation::{Catalog, Generation, tags};
+use crate::generation::{Catalog, CatalogError, Generation, tags};
 use crate::index::{BagEntry, format::MAX_SEGMENT};
 use crate::repo::{Config, Repository, config};
-use crate::sealed;
+use crate::sealed::{self, SealedError};
 use crate::store::{Name, layout};
 
 /// The largest list of garbage collection, opened.
@@ -48,6 +48,8 @@ pub struct Contents {
     pub generations: Vec<(ClientId, Generation)>,
     /// Records that could not.
     pub lost_records: u64,
+    /// Records and tags that were read and are broken.
+    pub broken: Vec<Name>,
     /// What segments say, of all bags in them.
     pub claims: Vec<Claim>,
 }
@@ -141,15 +143,34 @@ impl Reader<'_> {
             Small::Slot(id) => KeySlot::decode(*id, &bytes).map(drop).map_err(|error| error.to_string()),
             Small::Collecting(name, kind) => self.open(*kind, name, bytes, MAX_LIST).map(drop),
             Small::Generation(client, id) => self.record(*client, *id, bytes),
-            Small::Tags(..) => tags::open(&self.repository.sealing(), &name, bytes)
-                .map_err(|error| error.to_string())
-                .and_then(|tags| check::tags(&tags)),
+            Small::Tags(..) => {
+                let opened = tags::open(&self.repository.sealing(), &name, bytes);
+                self.unless_broken(&name, opened).and_then(|tags| check::tags(&tags))
+            }
             Small::Segment(id, _) => self.segment(*id, &name, bytes),
         };
         if let Err(wrong) = checked {
             self.lost(file);
             self.report.damage(&name, format!("{wrong}; {}", remedy(file)));
         }
+    }
+
+    /// What was opened; a file that no version of kitbag will ever open is remembered.
+    fn unless_broken<T>(&mut self, name: &Name, opened: Result<T, CatalogError>) -> Result<T, String> {
+        opened.map_err(|error| {
+            use SealedError::{Damaged, Foreign, TooLong};
+            let is_broken = match &error {
+                CatalogError::Sealed(sealed) => {
+                    matches!(sealed, Damaged { .. } | Foreign { .. } | TooLong { .. })
+                }
+                CatalogError::Record { .. } => true,
+                CatalogError::Store(_) => false,
+            };
+            if is_broken {
+                self.contents.broken.push(name.clone());
+            }
+            error.to_string()
+        })
     }
 
     fn lost(&mut self, file: &Small) {
@@ -179,7 +200,8 @@ impl Reader<'_> {
         id: crate::base::id::GenerationId,
         bytes: Vec<u8>,
     ) -> Result<(), String> {
-        let generation = self.catalog.open(client, id, bytes).map_err(|error| error.to_string())?;
+        let opened = self.catalog.open(client, id, bytes);
+        let generation = self.unless_broken(&layout::generation(client, id), opened)?;
         check::client(self.repository.keys().names(), &generation, client)?;
         check::roots(&generation)?;
         self.contents.generations.push((client, generation));
@@ -205,12 +227,12 @@ fn remedy(file: &Small) -> &'static str {
         Small::Slot(_) => "its passphrase opens the repository no more: put the file back from a copy",
         Small::Collecting(..) => "remove it, garbage collection makes it anew",
         Small::Generation(..) => {
-            "this generation cannot be restored unless its record is put back from a copy; others are not affected"
+            "this generation cannot be restored unless its record is put back from a copy; others are not affected, and `kitbag fsck --repair` takes it out of the way"
         }
         Small::Tags(..) => {
-            "the generation beside it is kept while this file is there: remove it, and set the tags anew"
+            "the generation beside it is not forgotten while this file is there: `kitbag fsck --repair` takes it out of the way"
         }
-        Small::Segment(..) => "run `kitbag fsck --rebuild-index`",
+        Small::Segment(..) => "run `kitbag fsck --repair`",
     }
 }
 
@@ -221,7 +243,7 @@ pub fn compare(claims: &[Claim], bags: &Bags, collecting: bool, report: &Report<
         let name = layout::segment(claim.segment);
         let Some(bag) = bags.get(number) else {
             let text = format!(
-                "it lists bag {}, which is missing; run `kitbag fsck --rebuild-index`, or what was in that bag is never stored again",
+                "it lists bag {}, which is missing; run `kitbag fsck --repair`, or what was in that bag is never stored again",
                 claim.entry.bag
             );
             // While garbage is being collected, a slow session may publish such a segment.
@@ -235,7 +257,7 @@ pub fn compare(claims: &[Claim], bags: &Bags, collecting: bool, report: &Report<
         // Of a damaged bag, that is said which is wrong with the bag.
         let Some(sound) = &bag.sound else { continue };
         if let Err(wrong) = check::segment_entry(&claim.entry, &claim.digest, &sound.entry, &sound.digest) {
-            report.damage(&name, format!("{wrong}; run `kitbag fsck --rebuild-index`"));
+            report.damage(&name, format!("{wrong}; run `kitbag fsck --repair`"));
         }
     }
 }

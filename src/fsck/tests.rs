@@ -30,17 +30,17 @@ use crate::store::{ErrorKind, Name, SharedStore, layout};
 pub(super) struct Bench {
     pub(super) repository: Repository,
     pub(super) memory: MemoryStore,
-    live: tempfile::TempDir,
+    pub(super) live: tempfile::TempDir,
 }
 
-fn noise(seed: u64, len: usize) -> Vec<u8> {
+pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
     bytes
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let memory = MemoryStore::new();
         let limits = Limits { min: 4 << 10, avg: 8 << 10, max: 16 << 10 };
         let options = InitOptions { encryption: Encryption::None, label: String::new(), limits };
@@ -69,13 +69,13 @@ impl Bench {
         self.live.path().join(name)
     }
 
-    fn write(&self, name: &str, bytes: &[u8]) {
+    pub(super) fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
     }
 
-    fn backup(&self) -> backup::Summary {
+    pub(super) fn backup(&self) -> backup::Summary {
         self.backup_with(false).0
     }
 
@@ -117,11 +117,11 @@ impl Bench {
         self.memory.names_below(directory)
     }
 
-    fn sealing(&self) -> Sealing {
+    pub(super) fn sealing(&self) -> Sealing {
         Sealing { keys: self.repository.keys().clone(), repository: self.repository.id() }
     }
 
-    fn bags(&self, wanted: BagKind) -> Vec<Name> {
+    pub(super) fn bags(&self, wanted: BagKind) -> Vec<Name> {
         let is = |name: &Name| {
             let id: BagId = name.last().parse().unwrap();
             format::decode_header(&self.memory.contents(name).unwrap(), id).unwrap() == wanted
@@ -130,12 +130,12 @@ impl Bench {
     }
 
     /// The largest: that of the first backup.
-    fn bag(&self, wanted: BagKind) -> Name {
+    pub(super) fn bag(&self, wanted: BagKind) -> Name {
         let size = |name: &Name| self.memory.contents(name).unwrap().len();
         self.bags(wanted).into_iter().max_by_key(size).unwrap()
     }
 
-    fn generations(&self) -> Vec<Generation> {
+    pub(super) fn generations(&self) -> Vec<Generation> {
         let catalog = Catalog::new(self.repository.store().clone(), self.sealing());
         let client = self.repository.keys().names().client_id(b"laptop");
         let ids: Vec<GenerationId> =
@@ -148,11 +148,11 @@ impl Bench {
 }
 
 pub(super) fn check(repository: &Repository, read_data: bool) -> (Summary, Arc<Collect>) {
-    let options = Options { read_data, ..Options::default() };
+    let options = Options { read_data: read_data.then(Portion::default), ..Options::default() };
     fsck(repository, &options)
 }
 
-fn fsck(repository: &Repository, options: &Options) -> (Summary, Arc<Collect>) {
+pub(super) fn fsck(repository: &Repository, options: &Options) -> (Summary, Arc<Collect>) {
     let collect = Arc::new(Collect::new());
     let monitor: Arc<dyn Monitor> = collect.clone();
     let summary = run(repository, options, &monitor, &SystemClock::new(), &Cancel::new()).unwrap();
@@ -206,13 +206,13 @@ fn nothing_is_found_in_an_empty_one() {
 
 /// What happens to a file.
 #[derive(Debug, Clone, Copy)]
-enum Blow {
+pub(super) enum Blow {
     Delete,
     Cut,
     Flip(usize),
 }
 
-fn strike(memory: &MemoryStore, name: &Name, blow: Blow) {
+pub(super) fn strike(memory: &MemoryStore, name: &Name, blow: Blow) {
     match blow {
         Blow::Delete => memory.delete(name),
         Blow::Cut => memory.damage(name, |bytes| bytes.truncate(bytes.len() * 2 / 3)),
@@ -491,7 +491,7 @@ fn what_a_damaged_bag_held_is_stored_again_after_the_index_was_made_anew() {
     let bench = Bench::filled();
     let data = bench.bag(BagKind::Data);
     bench.memory.flip(&data, HEADER + 30);
-    let options = Options { read_data: true, ..rebuild() };
+    let options = Options { read_data: Some(Portion::default()), ..rebuild() };
     let (summary, _) = fsck(&bench.repository, &options);
     assert_eq!(summary.damages, 1);
     let (summary, _) = bench.backup_with(true);

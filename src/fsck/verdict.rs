@@ -235,8 +235,7 @@ impl Verdict<'_> {
 
     fn affected(&self, held: &[Held], hit: &[usize], paths: Option<&Paths>, kind: Option<BagKind>) -> String {
         if hit.is_empty() {
-            return "no generation needs it: run `kitbag fsck --rebuild-index` so that none ever will"
-                .to_owned();
+            return "no generation needs it: run `kitbag fsck --repair` so that none ever will".to_owned();
         }
         let mut by_client: BTreeMap<String, Vec<&Held>> = BTreeMap::new();
         for one in hit.iter().filter_map(|at| held.get(*at)) {
@@ -263,10 +262,10 @@ impl Verdict<'_> {
         };
         let advice = match kind {
             Some(BagKind::Tree) | None => {
-                "run `kitbag fsck --rebuild-index` and then `kitbag backup --reread`, which stores again what is still there"
+                "run `kitbag fsck --repair` and then `kitbag backup --reread`, which stores again what is still there"
             }
             Some(BagKind::Data) => {
-                "run `kitbag fsck --read-data --rebuild-index` and then `kitbag backup --reread`, which stores again what is still there"
+                "run `kitbag fsck --read-data --repair` and then `kitbag backup --reread`, which stores again what is still there"
             }
         };
         format!("it is needed by {clients}, for {what}; {advice}")

@@ -6,6 +6,15 @@ use crate::base::id::{BagId, ClientId, CollectionId, GenerationId, KeySlotId, Se
 /// The directories of a repository, made by `init`; those below `bags` and `generations` when first needed.
 pub const DIRECTORIES: [&str; 7] = ["keys", "bags", "index", "sessions", "generations", "condemned", "moved"];
 
+/// Where `fsck` puts what it takes out of the way; made when first needed.
+pub const QUARANTINE: &str = "quarantine";
+
+/// The name that a file gets there.
+#[must_use]
+pub fn quarantined(name: &Name) -> Name {
+    Name::join(&[QUARANTINE, &name.as_str().replace('/', ".")])
+}
+
 /// The configuration.
 #[must_use]
 pub fn config() -> Name {

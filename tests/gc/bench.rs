@@ -132,7 +132,7 @@ impl Bench {
     pub fn fsck(&self) -> Vec<String> {
         let collect = Arc::new(Collect::new());
         let monitor: Arc<dyn Monitor> = collect.clone();
-        let options = fsck::Options { read_data: true, ..fsck::Options::default() };
+        let options = fsck::Options { read_data: Some(fsck::Portion::default()), ..fsck::Options::default() };
         let summary = fsck::run(&self.repository, &options, &monitor, &*self.clock, &Cancel::new()).unwrap();
         assert_eq!(summary.damages, 0, "{:#?}", collect.problems());
         collect.problems()

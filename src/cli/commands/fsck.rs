@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::base::id::BagId;
 use crate::base::time::{Clock as _, SystemClock};
+use crate::cache::Kind;
 use crate::cli::Context;
 use crate::cli::args::Fsck;
 use crate::cli::error::{Exit, Failure};
@@ -14,8 +16,9 @@ use crate::cli::output::Output;
 use crate::cli::progress::Progress;
 use crate::cli::report::{TrafficReport, traffic_line};
 use crate::cli::settings::Verbosity;
-use crate::fsck::{self, Options, Summary};
+use crate::fsck::{self, FsckError, Options, Portion, Summary};
 use crate::monitor::Monitor;
+use crate::repo::Repository;
 use crate::store::Traffic;
 
 #[derive(Serialize)]
@@ -28,6 +31,8 @@ struct Report {
     bytes_read: u64,
     segments_written: u64,
     segments_removed: u64,
+    bytes_left_out: u64,
+    quarantined: u64,
     traffic: TrafficReport,
     seconds: f64,
 }
@@ -39,17 +44,25 @@ struct Report {
 pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let store = context.store()?;
-    // What is kept of it here proves nothing.
-    let repository = context.open_bare(store.clone())?;
+    // What is kept of it here proves nothing: it only opens the repository, and says where the last reading of a part of the data ended.
+    let repository = context.open(store.clone())?;
+    let portion = portion(args, &repository)?;
     let options = Options {
-        read_data: args.read_data,
+        read_data: portion,
         rebuild_index: args.rebuild_index,
+        repair: args.repair,
         client: context.settings.client.clone(),
     };
     let progress = Arc::new(Progress::begin(Job::Check, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let outcome = fsck::run(&repository, &options, &monitor, &clock, &context.cancel);
     progress.end();
+    if let Err(FsckError::Open(_)) = &outcome {
+        context.forget();
+    }
+    if let (Ok(summary), Some(_)) = (&outcome, portion) {
+        remember(&repository, summary.read_up_to);
+    }
     let (summary, traffic, time) = (outcome?, store.traffic(), clock.monotonic());
     let mut output = Output::new();
     if context.settings.json {
@@ -63,8 +76,42 @@ pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     Ok(if summary.damages > 0 { Exit::Damaged } else { super::outcome(&progress) })
 }
 
+/// How much of the data to read, and from where.
+fn portion(args: &Fsck, repository: &Repository) -> Result<Option<Portion>, Failure> {
+    if !args.read_data {
+        return Ok(None);
+    }
+    let mut portion = Portion::default();
+    if let Some(text) = &args.sample {
+        portion.share = Some(human::parse_share(text).ok_or_else(|| {
+            Failure::usage(format!("--sample {text:?} is no share")).hint("write it as in 5% or 0.5%")
+        })?);
+    }
+    if let Some(text) = &args.time_budget {
+        portion.time = Some(human::parse_time(text).ok_or_else(|| {
+            Failure::usage(format!("--time-budget {text:?} is no time")).hint("write it as in 90s, 15m or 2h")
+        })?);
+    }
+    if portion != Portion::default() {
+        let kept = repository.cache().get(Kind::Listing, SCRUBBED);
+        // Without a memory it begins anywhere, so that each part is read now and then.
+        portion.after = Some(kept.and_then(|bytes| BagId::from_slice(&bytes)).unwrap_or_else(BagId::random));
+    }
+    Ok(Some(portion))
+}
+
+/// The name in the cache of what was read last of the data.
+const SCRUBBED: &str = "scrubbed";
+
+/// Keeps where the next reading of a part goes on.
+fn remember(repository: &Repository, last: Option<BagId>) {
+    if let Some(last) = last {
+        repository.cache().put(Kind::Listing, SCRUBBED, last.as_bytes());
+    }
+}
+
 fn report(summary: &Summary, traffic: Traffic, seconds: f64) -> Report {
-    let Summary { generations, bags, objects, bytes, damages, notes: _, segments_written, segments_removed } =
+    let Summary { generations, bags, objects, bytes, damages, segments_written, segments_removed, .. } =
         *summary;
     Report {
         sound: damages == 0,
@@ -75,6 +122,8 @@ fn report(summary: &Summary, traffic: Traffic, seconds: f64) -> Report {
         bytes_read: bytes,
         segments_written,
         segments_removed,
+        bytes_left_out: summary.left_out,
+        quarantined: summary.quarantined,
         traffic: traffic.into(),
         seconds,
     }
@@ -92,6 +141,20 @@ fn lines(summary: &Summary, traffic: Traffic, time: &str) -> Vec<String> {
         human::counted(summary.objects, "object", "objects"),
         human::bytes(summary.bytes)
     )];
+    if summary.left_out > 0 {
+        let left = human::bytes(summary.left_out);
+        lines.push(format!(
+            "{left} of data were left out; the next run with --sample or --time-budget goes on there"
+        ));
+    }
+    if summary.quarantined > 0 {
+        let files = human::counted(
+            summary.quarantined,
+            "file that cannot be read is",
+            "files that cannot be read are",
+        );
+        lines.push(format!("{files} in the repository's directory quarantine now"));
+    }
     if summary.segments_written > 0 || summary.segments_removed > 0 {
         lines.push(format!(
             "made the index anew: {} written, {} removed",
