@@ -1,6 +1,7 @@
 //! The life of generations through the command line: forgetting, tags, clients, sessions.
 
 #![expect(clippy::expect_used, reason = "a test says so by failing")]
+#![expect(clippy::disallowed_methods, reason = "a test may be told what it must not skip")]
 
 mod common;
 
