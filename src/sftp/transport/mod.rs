@@ -9,6 +9,7 @@
 mod algorithms;
 mod auth;
 mod buffer;
+mod chacha;
 pub mod choose;
 mod connect;
 mod conversation;
