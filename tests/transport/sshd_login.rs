@@ -4,9 +4,12 @@ use std::fs;
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use kitbag::sftp::link::{ConnectErrorKind, Connector};
 use kitbag::sftp::transport::choose::{Transport, Wish, choose};
+use kitbag::sftp::transport::connector as make;
+use kitbag::sftp::transport::prompt::Nobody;
 use obbench::sshd::SshdOptions;
 
 use crate::support::{
@@ -221,7 +224,7 @@ fn choosing_a_transport() {
         .args(["-M", "-N", "-o", &format!("ControlPath={}", socket.display()), obbench::sshd::HOST])
         .spawn()
         .unwrap();
-    assert!(obbench::clock::wait_until(std::time::Duration::from_secs(10), || socket.exists()));
+    assert!(obbench::clock::wait_until(Duration::from_secs(10), || socket.exists()));
     assert_eq!(auto(&[path]).transport, Transport::OpenSsh);
     master.kill().unwrap();
     master.wait().unwrap();
@@ -252,4 +255,28 @@ fn token_stub() -> String {
     bytes.extend(key);
     let body = base64::engine::general_purpose::STANDARD.encode(bytes);
     format!("-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+}
+
+/// A server that takes a connection and then says nothing is given up within the time that was set, at each step.
+#[test]
+fn silence_while_logging_in() {
+    use obbench::relay::{Direction, Fault, Link, Relay};
+
+    let Some(mut server) = server(SshdOptions::default()) else { return };
+    let relay = Relay::start(server.address(), Link::default()).unwrap();
+    server.set_client_port(relay.port()).unwrap();
+    let patience = Duration::from_secs(2);
+    // From before the server's first word to the last exchange of the login.
+    for after in [0, 100, 1200, 1600] {
+        for wish in [Wish::Ssh2, Wish::OpenSsh] {
+            relay.fault_after(Direction::Down, after, Fault::Swallow);
+            let (_, mut connector) = make(wish, config(&server, &[]), Arc::new(Nobody), patience);
+            let began = obbench::clock::now();
+            let error = refusal(connector.connect());
+            assert_eq!(error.kind, ConnectErrorKind::TimedOut, "{wish:?} after {after}: {error}");
+            // One time-out for the connection and one for the login, which have different ones in ssh.
+            assert!(began.elapsed() < 2 * patience + Duration::from_secs(3), "{wish:?} after {after}");
+            relay.heal();
+        }
+    }
 }

@@ -49,5 +49,6 @@ fn openssh(config: &SshConfig, somebody: bool, patience: Duration) -> OpenSshCon
     let mut connector = OpenSshConnector::new(destination.host.clone());
     connector.arguments = arguments;
     connector.batch = config.batch_mode || !somebody;
+    connector.patience = Duration::from_secs(connect.saturating_add(seconds));
     connector
 }

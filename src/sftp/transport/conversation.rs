@@ -7,15 +7,14 @@ use super::proxy::ProxyChild;
 use crate::base::time::{Clock as _, SystemClock};
 use crate::sftp::link::{ConnectError, ConnectErrorKind};
 
-/// How long the server may be silent within one step. Generous: some look the user up in far-away directories.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// A connection that is being set up.
 pub(super) struct Conversation {
     pub(super) engine: Engine,
     pub(super) proxy: Option<ProxyChild>,
     /// For messages: `user@host:port`.
     pub(super) server: String,
+    /// How long the server may be silent within one step.
+    patience: Duration,
     clock: SystemClock,
 }
 
@@ -29,8 +28,8 @@ pub(super) enum StepError {
 }
 
 impl Conversation {
-    pub(super) fn new(engine: Engine, proxy: Option<ProxyChild>, server: String) -> Self {
-        Self { engine, proxy, server, clock: SystemClock::new() }
+    pub(super) fn new(engine: Engine, proxy: Option<ProxyChild>, server: String, patience: Duration) -> Self {
+        Self { engine, proxy, server, patience, clock: SystemClock::new() }
     }
 
     /// Does one step, waiting for the server as often as it takes.
@@ -38,9 +37,10 @@ impl Conversation {
         &mut self,
         mut step: impl FnMut(&mut Engine) -> Result<T, ssh2::Error>,
     ) -> Result<T, StepError> {
-        let mut silent_since = self.clock.monotonic();
         loop {
             let result = step(&mut self.engine);
+            // A person may have taken long to answer; the server has its time from then on.
+            let silent_since = self.clock.monotonic();
             self.engine.flush().map_err(|error| self.lost(&error.to_string()))?;
             match result {
                 Ok(value) => return Ok(value),
@@ -53,15 +53,14 @@ impl Conversation {
             loop {
                 let received = self.engine.fill().map_err(|error| self.lost(&error.to_string()))?;
                 if received > 0 || self.engine.ended() {
-                    silent_since = self.clock.monotonic();
                     break;
                 }
                 let silent = self.clock.monotonic().saturating_sub(silent_since);
-                let Some(left) = PATIENCE.checked_sub(silent).filter(|left| !left.is_zero()) else {
+                let Some(left) = self.patience.checked_sub(silent).filter(|left| !left.is_zero()) else {
                     let sentence = format!(
                         "{} stopped answering while the connection was set up ({} seconds)",
                         self.server,
-                        PATIENCE.as_secs()
+                        self.patience.as_secs()
                     );
                     return Err(StepError::Lost(ConnectError::new(ConnectErrorKind::TimedOut, sentence)));
                 };

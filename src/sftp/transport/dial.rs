@@ -9,13 +9,13 @@ use super::libssh2;
 use super::ssh_config::{AddressFamily, SshConfig};
 use crate::sftp::link::{ConnectError, ConnectErrorKind};
 
-/// For each address, where the configuration says nothing.
+/// At most for each address, where the configuration says nothing.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How much the kernel may hold that is not sent yet.
 const UNSENT: i32 = 128 << 10;
 
-/// Connects, and sets the socket up; `patience` is how long sent bytes may stay unacknowledged.
+/// Connects, and sets the socket up; `patience` is how long sent bytes may stay unacknowledged, the very first among them.
 pub(super) fn dial(config: &SshConfig, patience: Duration) -> Result<OwnedFd, ConnectError> {
     let (host, port) = (&config.hostname, config.port);
     let addresses = (host.as_str(), port).to_socket_addrs().map_err(|error| {
@@ -28,7 +28,7 @@ pub(super) fn dial(config: &SshConfig, patience: Duration) -> Result<OwnedFd, Co
         AddressFamily::V4 => address.is_ipv4(),
         AddressFamily::V6 => address.is_ipv6(),
     };
-    let timeout = config.connect_timeout.unwrap_or(TIMEOUT);
+    let timeout = config.connect_timeout.unwrap_or(TIMEOUT.min(patience));
     let mut failure: Option<ConnectError> = None;
     for address in addresses.filter(suits) {
         match TcpStream::connect_timeout(&address, timeout) {

@@ -19,7 +19,7 @@ use crate::sftp::link::{CONTROL, ConnectError, ConnectErrorKind, Connector, Link
 /// How often to look whether `ssh` is connected.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long `ssh` may take to connect when there is nobody to be asked for a password.
+/// How long `ssh` may take to connect when there is nobody to be asked for a password, where nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Connects by `ssh`.
@@ -33,6 +33,8 @@ pub struct OpenSshConnector {
     pub arguments: Vec<String>,
     /// Nobody can be asked for a password or about an unknown host key.
     pub batch: bool,
+    /// How long it may then take to connect and log in: `ssh` itself bounds the former only.
+    pub patience: Duration,
     /// Where the directory for the private socket is made; its path must be short (a socket's has at most 108 bytes).
     pub runtime_dir: PathBuf,
 }
@@ -70,6 +72,7 @@ impl OpenSshConnector {
             destination: destination.into(),
             arguments: Vec::new(),
             batch: true,
+            patience: PATIENCE,
             runtime_dir: std::env::temp_dir(),
         }
     }
@@ -119,8 +122,13 @@ impl OpenSshConnector {
                 Ok(Some(_)) => return Err(classify(&self.destination, &master.words())),
                 Err(error) => return Err(self.cannot_start(error)),
             }
-            if self.batch && waited >= PATIENCE {
-                let sentence = format!("cannot connect to {}: ssh took too long", self.destination);
+            if self.batch && waited >= self.patience {
+                let sentence = format!(
+                    "cannot connect to {}: ssh took more than {} seconds{}",
+                    self.destination,
+                    self.patience.as_secs(),
+                    advice(ConnectErrorKind::TimedOut)
+                );
                 return Err(ConnectError::new(ConnectErrorKind::TimedOut, sentence));
             }
             thread::sleep(LOOK);
@@ -199,17 +207,35 @@ fn classify(destination: &str, words: &str) -> ConnectError {
     let found = REASONS.iter().find(|(reason, _)| words.contains(reason));
     let kind = found.map_or(ConnectErrorKind::Unreachable, |(_, kind)| *kind);
     let last = words.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or("it gave no reason");
-    let advice = match kind {
+    let advice = advice(kind);
+    ConnectError::new(kind, format!("cannot connect to {destination}: ssh says \"{last}\"{advice}"))
+}
+
+/// What to do, to be put behind what happened.
+fn advice(kind: ConnectErrorKind) -> &'static str {
+    match kind {
         ConnectErrorKind::HostKeyUnknown => {
             "; its key is not in known_hosts: connect once with ssh and compare the fingerprint"
         }
         ConnectErrorKind::HostKeyChanged => {
             "; its key is not the one in known_hosts: find out why before you remove the old one"
         }
-        ConnectErrorKind::HostKeyRevoked => "; its key is marked as revoked in known_hosts",
-        _ => "",
-    };
-    ConnectError::new(kind, format!("cannot connect to {destination}: ssh says \"{last}\"{advice}"))
+        ConnectErrorKind::HostKeyRevoked => {
+            "; its key is marked as revoked in known_hosts: ask who runs the server for its new key"
+        }
+        ConnectErrorKind::AuthRefused => {
+            "; check the user name, name the right key by IdentityFile, or add a public key to the server's authorized_keys"
+        }
+        ConnectErrorKind::NameNotFound => "; check its name and this machine's network",
+        ConnectErrorKind::ConnectionRefused => "; check the port, and that an SSH server runs there",
+        ConnectErrorKind::TimedOut | ConnectErrorKind::Unreachable => {
+            "; check that it is switched on and reachable"
+        }
+        ConnectErrorKind::NoSftp => "; its sshd_config needs a Subsystem sftp",
+        ConnectErrorKind::Protocol => "; see KexAlgorithms, Ciphers and MACs in ssh_config",
+        ConnectErrorKind::LocalConfig => "; mend what it names",
+        ConnectErrorKind::Cancelled => "",
+    }
 }
 
 #[cfg(test)]
@@ -237,6 +263,15 @@ mod tests {
             ConnectErrorKind::HostKeyChanged
         );
         assert_eq!(kind(""), ConnectErrorKind::Unreachable);
+    }
+
+    #[test]
+    fn each_reason_has_advice() {
+        for (reason, kind) in REASONS {
+            let error = classify("h", reason);
+            assert_eq!(error.kind, kind, "{reason}");
+            assert!(error.sentence.contains("\"; "), "{error}");
+        }
     }
 
     #[test]

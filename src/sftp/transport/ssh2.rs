@@ -32,7 +32,8 @@ pub struct Ssh2Connector {
 
 impl Ssh2Connector {
     /// For a host; `prompter` is asked where a person is needed, unless the configuration says `BatchMode`.
-    /// `patience` is how long the network may leave sent bytes unacknowledged before the connection counts as lost.
+    /// `patience` is how long the network may leave sent bytes unacknowledged, and the server a step of the login
+    /// unanswered, before the connection counts as lost.
     #[must_use]
     pub fn new(config: SshConfig, prompter: Arc<dyn Prompter>, patience: Duration) -> Self {
         let prompter = if config.batch_mode { Arc::new(Nobody) } else { prompter };
@@ -55,7 +56,7 @@ impl Ssh2Connector {
             let sentence = format!("cannot start an SSH session: {error}");
             ConnectError::new(ConnectErrorKind::LocalConfig, sentence).caused_by(error)
         })?;
-        Ok(Conversation::new(engine, proxy, self.config.describe()))
+        Ok(Conversation::new(engine, proxy, self.config.describe(), self.patience))
     }
 
     /// Says what to offer: for host keys those first by which the host is known.
