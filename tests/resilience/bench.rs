@@ -100,10 +100,11 @@ impl Bench {
         self
     }
 
-    /// The program on the repository beside it, past server and line.
+    /// The program on the repository beside it, past server and line, with another cache: as if by somebody else.
     pub fn local(&self, arguments: &[&str]) -> Outcome {
         let repository = self.repository();
         let mut command = self.kitbag.command();
+        command.arg("--cache-dir").arg(self.kitbag.path("cache-of-somebody-else"));
         Outcome::of(command.arg("--repository").arg(repository).args(arguments))
     }
 

@@ -130,7 +130,9 @@ impl Agent {
         let socket = server.directory().join("agent");
         let child = Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn();
         let agent = Self { child: child.expect("ssh-agent runs"), socket };
-        assert!(obbench::clock::wait_until(Duration::from_secs(10), || agent.socket.exists()));
+        // It is there a moment before it is listened to.
+        let listens = || UnixStream::connect(&agent.socket).is_ok();
+        assert!(obbench::clock::wait_until(Duration::from_secs(10), listens));
         for key in keys {
             let mut command = Command::new("ssh-add");
             command.arg("-q").arg(key).env("SSH_AUTH_SOCK", &agent.socket).stdin(Stdio::null());
