@@ -50,6 +50,21 @@ impl Measured {
         self.exit_code == 0
     }
 
+    /// Two runs one after the other as one: sums, and the greater of what is greatest.
+    #[must_use]
+    pub fn then(self, next: Self) -> Self {
+        Self {
+            wall_s: self.wall_s + next.wall_s,
+            user_s: self.user_s + next.user_s,
+            system_s: self.system_s + next.system_s,
+            peak_rss_bytes: self.peak_rss_bytes.max(next.peak_rss_bytes),
+            peak_anonymous_bytes: self.peak_anonymous_bytes.max(next.peak_anonymous_bytes),
+            disk_read_bytes: self.disk_read_bytes + next.disk_read_bytes,
+            disk_written_bytes: self.disk_written_bytes + next.disk_written_bytes,
+            ..next
+        }
+    }
+
     /// The last lines of what it complained of.
     #[must_use]
     pub fn complaint(&self) -> String {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -12,7 +13,7 @@ use crate::relay::{Relay, Traffic};
 use crate::result::{self, Machine, Record};
 use crate::spec::{Spec, Step, Way};
 use crate::sshd::{HOST, Sshd, SshdError, SshdOptions};
-use crate::tool::{Action, Place, Server, Tool};
+use crate::tool::{self, Action, Place, Server, Tool};
 use crate::workload::{Size, Workload};
 use crate::{clock, interrupt};
 
@@ -111,41 +112,25 @@ impl<'a> Course<'a> {
         }
         let store = directory.path().join("store");
         fs::create_dir(&store)?;
-        let place =
-            Place { repository: store.join("repository"), cache: directory.path().join("cache"), server };
+        let place = Place {
+            repository: store.join("repository"),
+            cache: directory.path().join("cache"),
+            client: "bench".into(),
+            server,
+        };
         Ok(Self { spec, workload, tree, root, place, remote, edits: 0, restores: 0, directory })
     }
 
     fn step(&mut self, tool: &dyn Tool, step: Step, constant: &Record) -> Result<Option<Record>, RunError> {
-        match step {
-            Step::Edited => {
-                self.edits += 1;
-                self.workload.edit(&self.root, self.spec.seed, self.edits)?;
-            }
-            Step::RestoreCold | Step::Disaster => drop_directory(&self.place.cache)?,
-            _ => {}
+        if matches!(step, Step::RestoreCold | Step::Disaster) {
+            drop_directory(&self.place.cache)?;
         }
         if !matches!(step, Step::RestoreOnto) {
             drop_directory(&self.target())?;
             self.restores += 1;
         }
-        let target = self.target();
-        let action = match step {
-            Step::Init => Action::Init,
-            Step::First | Step::Unchanged | Step::Edited | Step::Disaster => Action::Backup(&self.root),
-            Step::Generations => Action::Generations,
-            Step::Ls => Action::Ls,
-            Step::Restore | Step::RestoreCold | Step::RestoreOnto => Action::Restore(&target),
-            Step::Verify => Action::Verify(&self.root),
-            Step::Fsck => Action::Fsck,
-            Step::Forget => Action::Forget,
-            Step::Gc => Action::Collect,
-        };
-        let Some(command) = tool.command(action, &self.place) else {
-            return Ok(None);
-        };
         let before = self.traffic();
-        let measured = measure::run(command, self.spec.limit())?;
+        let Some(measured) = self.measure(tool, step)? else { return Ok(None) };
         let after = self.traffic();
         let rtt = self.remote.as_ref().map(|remote| remote.relay.link().rtt()).unwrap_or_default();
         let counts = self.remote.as_ref().map(|remote| remote.meter.take(rtt)).filter(|all| all.requests > 0);
@@ -160,6 +145,68 @@ impl<'a> Course<'a> {
             repository: size(&self.directory.path().join("store"))?,
             ..constant.clone()
         }))
+    }
+
+    /// Does what the step says; `None` where the program cannot.
+    fn measure(&mut self, tool: &dyn Tool, step: Step) -> Result<Option<Measured>, RunError> {
+        let (limit, target) = (self.spec.limit(), self.target());
+        let action = match step {
+            Step::Clients => {
+                return Ok(self.clients(tool).map(|all| measure::run(all, limit)).transpose()?);
+            }
+            Step::Nights => return self.nights(tool),
+            Step::Edited => {
+                self.edit()?;
+                Action::Backup(&self.root)
+            }
+            Step::Init => Action::Init,
+            Step::First | Step::Unchanged | Step::Disaster => Action::Backup(&self.root),
+            Step::Generations => Action::Generations,
+            Step::Ls => Action::Ls,
+            Step::Cat => Action::Cat(&a_file(&self.root)?),
+            Step::Restore | Step::RestoreCold | Step::RestoreOnto => Action::Restore(&target),
+            Step::Verify => Action::Verify(&self.root),
+            Step::Fsck => Action::Fsck,
+            Step::Forget => Action::Forget,
+            Step::Gc => Action::Collect,
+            Step::Mount => Action::Mount(&target),
+        };
+        let command = tool.command(action, &self.place);
+        Ok(command.map(|command| measure::run(command, limit)).transpose()?)
+    }
+
+    fn edit(&mut self) -> io::Result<()> {
+        self.edits += 1;
+        self.workload.edit(&self.root, self.spec.seed, self.edits).map(drop)
+    }
+
+    /// Ends with the first night that fails.
+    fn nights(&mut self, tool: &dyn Tool) -> Result<Option<Measured>, RunError> {
+        let mut sum: Option<Measured> = None;
+        for _ in 0..self.spec.nights {
+            self.edit()?;
+            let Some(command) = tool.command(Action::Backup(&self.root), &self.place) else {
+                return Ok(None);
+            };
+            let night = measure::run(command, self.spec.limit())?;
+            let so_far = sum.map_or(night.clone(), |sum| sum.then(night));
+            let is_good = so_far.good();
+            sum = Some(so_far);
+            if !is_good {
+                break;
+            }
+        }
+        Ok(sum)
+    }
+
+    fn clients(&self, tool: &dyn Tool) -> Option<Command> {
+        let one = |number: u64| {
+            let client = format!("client-{number}");
+            let cache = self.directory.path().join(&client);
+            tool.command(Action::Backup(&self.root), &Place { client, cache, ..self.place.clone() })
+        };
+        let all: Option<Vec<Command>> = (1..=self.spec.clients).map(one).collect();
+        Some(tool::together(&all?))
     }
 
     fn target(&self) -> PathBuf {
@@ -180,6 +227,24 @@ fn drop_directory(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,
     }
+}
+
+/// The first file below a directory.
+fn a_file(directory: &Path) -> io::Result<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(directory)?.collect::<io::Result<_>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type()?;
+        match kind.is_dir() {
+            true => match a_file(&entry.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                found => return found,
+            },
+            false if kind.is_file() => return Ok(entry.path()),
+            false => {}
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 /// Files and bytes below a directory.

@@ -8,7 +8,9 @@
 //!   - laptop: { files: 5000 }
 //! links: [local, direct, cable, 50ms]
 //! tools: [kitbag, restic]
-//! steps: [init, first, unchanged, edited, generations, ls, restore, restore-cold, fsck]
+//! steps: [init, first, unchanged, edited, nights, clients, generations, ls, cat, restore, restore-cold, mount, fsck]
+//! nights: 365
+//! clients: 10
 //! ```
 //!
 //! Each workload is run over each link with each tool, step by step, as often as `repeats` says.
@@ -33,9 +35,15 @@ pub struct Spec {
     /// How often everything is done, each time from the beginning.
     #[serde(default = "one")]
     pub repeats: u64,
-    /// Minutes that a step may take.
+    /// Minutes that a command may take.
     #[serde(default = "hour")]
     pub limit_minutes: u64,
+    /// How many nights the step `nights` has.
+    #[serde(default = "month")]
+    pub nights: u64,
+    /// How many clients the step `clients` has.
+    #[serde(default = "few")]
+    pub clients: u64,
     /// The trees.
     #[serde(with = "serde_norway::with::singleton_map_recursive")]
     pub workloads: Vec<Workload>,
@@ -71,10 +79,16 @@ pub enum Step {
     Unchanged,
     /// A backup after a round of edits, which is not measured.
     Edited,
+    /// A backup after a round of edits, as often as the spec says: sums, and the most memory of all.
+    Nights,
+    /// Backups of the tree by as many clients as the spec says, all at once, each with a name and a cache of its own.
+    Clients,
     /// List generations.
     Generations,
     /// List files.
     Ls,
+    /// Write one file.
+    Cat,
     /// Restore everything into an empty directory.
     Restore,
     /// The same without the local cache.
@@ -89,6 +103,8 @@ pub enum Step {
     Forget,
     /// Remove what nothing needs.
     Gc,
+    /// Mount the latest generation, find all files, read a thousand of them, unmount.
+    Mount,
     /// A backup of the unchanged tree after the local cache was lost.
     Disaster,
 }
@@ -174,8 +190,11 @@ impl Step {
             Self::First => "first",
             Self::Unchanged => "unchanged",
             Self::Edited => "edited",
+            Self::Nights => "nights",
+            Self::Clients => "clients",
             Self::Generations => "generations",
             Self::Ls => "ls",
+            Self::Cat => "cat",
             Self::Restore => "restore",
             Self::RestoreCold => "restore-cold",
             Self::RestoreOnto => "restore-onto",
@@ -183,6 +202,7 @@ impl Step {
             Self::Fsck => "fsck",
             Self::Forget => "forget",
             Self::Gc => "gc",
+            Self::Mount => "mount",
             Self::Disaster => "disaster",
         }
     }
@@ -194,6 +214,14 @@ fn one() -> u64 {
 
 fn hour() -> u64 {
     60
+}
+
+fn month() -> u64 {
+    30
+}
+
+fn few() -> u64 {
+    8
 }
 
 #[cfg(test)]

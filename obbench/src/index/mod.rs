@@ -206,13 +206,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_depend_on_the_machine_holds_for_a_small_one() {
+    fn what_is_built_is_as_small_as_promised_and_opens() {
         let scratch = tempfile::tempdir().expect("a directory");
-        let figures = measure(200_000, scratch.path()).expect("measured");
-        for what in ["disk for each", "most memory meanwhile"] {
-            let figure = figures.iter().find(|figure| figure.name.ends_with(what)).expect("measured");
-            assert!(figure.holds(), "{figure}");
-        }
-        assert_eq!(std::fs::read_dir(scratch.path()).expect("there").count(), 0);
+        let made_up = MadeUp::new(50_000);
+        let built = build(&made_up, scratch.path()).expect("built");
+        assert!(built.disk < 16 * 50_000, "{} bytes", built.disk);
+        let opened = open(&made_up, scratch.path()).expect("kept");
+        let known: Vec<ObjectId> = made_up.known(1000).collect();
+        assert!(known.iter().all(|id| !opened.index.candidates(id).is_empty()));
+        assert!(made_up.unknown(1000).all(|id| opened.index.candidates(&id).is_empty()));
     }
 }

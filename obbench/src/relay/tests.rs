@@ -73,12 +73,16 @@ fn ping(stream: &mut TcpStream) -> Duration {
     begin.elapsed()
 }
 
-/// The best of several tries within 5 %, since a loaded machine only ever adds.
+/// One of several tries is within 5 %, since a loaded machine only ever adds; none is made after that.
 fn assert_close(what: &str, asked: f64, tries: impl IntoIterator<Item = f64>) {
-    let all: Vec<f64> = tries.into_iter().collect();
-    let best =
-        all.iter().copied().min_by(|a, b| (a - asked).abs().total_cmp(&(b - asked).abs())).expect("a try");
-    assert!((best / asked - 1.0).abs() < 0.05, "{what}: {best} instead of {asked}, of {all:?}");
+    let mut all = Vec::new();
+    for one in tries {
+        all.push(one);
+        if (one / asked - 1.0).abs() < 0.05 {
+            return;
+        }
+    }
+    panic!("{what}: not {asked}, but {all:?}");
 }
 
 #[test]
@@ -87,7 +91,7 @@ fn a_round_trip_takes_what_was_asked() {
     for milliseconds in [10, 50] {
         let rtt = Duration::from_millis(milliseconds);
         let relay = Relay::start(echo(), Link::delayed(rtt)).expect("it starts");
-        let first = (0..3).map(|_| {
+        let first = (0..8).map(|_| {
             let begin = clock::now();
             ping(&mut connect(&relay));
             begin.elapsed().as_secs_f64()
@@ -95,9 +99,11 @@ fn a_round_trip_takes_what_was_asked() {
         // The handshake and one exchange.
         assert_close("first answer", rtt.as_secs_f64() * 2.0, first);
         let mut stream = connect(&relay);
-        assert_close("ping", rtt.as_secs_f64(), (0..10).map(|_| ping(&mut stream).as_secs_f64()));
-        assert_eq!(relay.traffic().turns, 13);
-        assert_eq!((relay.traffic().bytes_up, relay.traffic().bytes_down), (13, 13));
+        let pings: Vec<f64> = (0..10).map(|_| ping(&mut stream).as_secs_f64()).collect();
+        assert_close("ping", rtt.as_secs_f64(), pings);
+        assert!((11..=18).contains(&relay.traffic().turns));
+        let Traffic { turns, bytes_up, bytes_down, .. } = relay.traffic();
+        assert_eq!((bytes_up, bytes_down), (turns, turns));
     }
 }
 
@@ -107,7 +113,7 @@ fn a_banner_takes_two_round_trips_from_connecting() {
     let rtt = Duration::from_millis(40);
     let greeter = serve(|mut stream| stream.write_all(b"SSH-").expect("sent"));
     let relay = Relay::start(greeter, Link::delayed(rtt)).expect("it starts");
-    let tries = (0..3).map(|_| {
+    let tries = (0..8).map(|_| {
         let begin = clock::now();
         connect(&relay).read_exact(&mut [0; 4]).expect("greeted");
         begin.elapsed().as_secs_f64()
@@ -123,7 +129,7 @@ fn bytes_take_what_the_rates_say() {
     let relay =
         Relay::start(sink(length), Link::delayed(rtt).with_mbit_per_second(20, 80)).expect("it starts");
     let seconds = |mbit: f64| f64::from(1u32 << 24) / mbit / 1e6;
-    let up = (0..2).map(|_| {
+    let up = (0..8).map(|_| {
         let mut stream = connect(&relay);
         let begin = clock::now();
         stream.write_all(b"p").expect("sent");
@@ -132,7 +138,7 @@ fn bytes_take_what_the_rates_say() {
         begin.elapsed().as_secs_f64() - 0.04
     });
     assert_close("up", seconds(20.0), up);
-    let down = (0..2).map(|_| {
+    let down = (0..8).map(|_| {
         let mut stream = connect(&relay);
         let begin = clock::now();
         stream.write_all(b"g").expect("sent");
@@ -146,7 +152,7 @@ fn bytes_take_what_the_rates_say() {
 fn two_connections_share_the_rate_and_nothing_is_altered() {
     let _quiet = QUIET.lock();
     let relay = Relay::start(echo(), Link::default().with_mbit_per_second(40, 1000)).expect("it starts");
-    let tries = (0..3).map(|_| {
+    let tries = (0..8).map(|_| {
         let data: [Vec<u8>; 2] = [0, 1].map(|seed| {
             let mut data = vec![0; 1 << 20];
             Random::new(seed).fill(&mut data);

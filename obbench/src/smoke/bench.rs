@@ -146,6 +146,7 @@ impl Bench {
         Place {
             repository: directory.join("repository"),
             cache: directory.join("cache"),
+            client: "bench".into(),
             server: remote.map(|remote| Server { host: HOST.into(), ssh_config: remote.sshd.ssh_config() }),
         }
     }

@@ -75,7 +75,7 @@ impl Tool for Borg {
                 command.current_dir(to);
                 command
             }
-            Action::Verify(_) => return None,
+            Action::Verify(_) | Action::Mount(_) => return None,
         };
         command
             .env("BORG_PASSPHRASE", "benchmark")

@@ -66,7 +66,7 @@ impl Tool for Tar {
 
     fn command(&self, action: Action<'_>, place: &Place) -> Option<Command> {
         let tar = quoted(&self.program);
-        let file = quoted(&place.repository.with_extension("tar"));
+        let file = quoted(place.repository.with_extension("tar"));
         let (store, fetch) = match &place.server {
             None => (format!("cat > {file}"), format!("cat {file}")),
             Some(server) => {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::script::look_through;
 use super::{Action, Place, Tool};
 
 /// The `kitbag` program.
@@ -34,7 +35,7 @@ impl Tool for Kitbag {
             .env("XDG_CONFIG_HOME", &place.cache)
             .env_remove("KITBAG_PASSPHRASE")
             .env_remove("KITBAG_REPOSITORY");
-        command.args(["--client-name", "bench", "--cache-dir"]).arg(&place.cache);
+        command.args(["--client-name", &place.client, "--cache-dir"]).arg(&place.cache);
         if let Some(transport) = &self.transport {
             command.arg("--transport").arg(transport);
         }
@@ -55,8 +56,12 @@ impl Tool for Kitbag {
             Action::Restore(to) => command.args(["restore", "--to"]).arg(to),
             Action::Verify(root) => command.arg("verify").arg(root),
             Action::Fsck => command.arg("fsck"),
-            Action::Forget => command.args(["forget", "--keep-last", "1"]),
+            Action::Forget => command.args(["forget", "--keep", "1h"]),
             Action::Collect => command.arg("gc"),
+            Action::Mount(at) => {
+                command.args(["mount", "--generation", "latest"]).arg(at);
+                return Some(look_through(&command, at, at));
+            }
         };
         Some(command)
     }

@@ -7,11 +7,16 @@ mod borg;
 mod copy;
 mod kitbag;
 mod restic;
+mod script;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::need;
+
+use script::quoted;
+
+pub use script::together;
 
 /// Where a repository is, and what is kept beside it on the client.
 #[derive(Clone, Debug)]
@@ -20,6 +25,8 @@ pub struct Place {
     pub repository: PathBuf,
     /// The client's cache. Deleting it is what a new machine looks like.
     pub cache: PathBuf,
+    /// The client's name, for programs that keep generations by it.
+    pub client: String,
     /// How the server is reached; `None` is this machine's file system.
     pub server: Option<Server>,
 }
@@ -56,6 +63,8 @@ pub enum Action<'a> {
     Forget,
     /// Remove what no generation needs.
     Collect,
+    /// Show the latest generation as a file system in a directory, find all files, read a thousand, and end it.
+    Mount(&'a Path),
 }
 
 /// An adapter.
@@ -109,11 +118,6 @@ pub fn kitbag(program: Option<&Path>, transport: Option<&str>) -> Option<Box<dyn
 fn beside() -> Option<PathBuf> {
     let path = std::env::current_exe().ok()?.with_file_name("kitbag");
     path.is_file().then_some(path)
-}
-
-/// A word for the shell, whatever it holds.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

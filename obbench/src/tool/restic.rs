@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::script::look_through;
 use super::{Action, Place, Tool, quoted};
 
 /// The `restic` program, which always encrypts.
@@ -38,7 +39,7 @@ impl Tool for Restic {
         };
         match action {
             Action::Init => command.arg("init"),
-            Action::Backup(root) => command.arg("backup").arg(root),
+            Action::Backup(root) => command.args(["backup", "--host", &place.client]).arg(root),
             Action::Generations => command.arg("snapshots"),
             Action::Ls => command.args(["ls", "latest"]),
             Action::Cat(path) => command.args(["dump", "latest"]).arg(path),
@@ -47,6 +48,10 @@ impl Tool for Restic {
             Action::Fsck => command.arg("check"),
             Action::Forget => command.args(["forget", "--keep-last", "1"]),
             Action::Collect => command.arg("prune"),
+            Action::Mount(at) => {
+                command.arg("mount").arg(at);
+                return Some(look_through(&command, at, &at.join("snapshots/latest")));
+            }
         };
         Some(command)
     }

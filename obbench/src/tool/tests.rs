@@ -12,7 +12,12 @@ use crate::workload::Workload;
 fn round_trip(tool: &dyn Tool, server: Option<Server>, directory: &Path) {
     let root = directory.join("tree");
     Workload::ManyFiles { files: 120, bytes: 10 }.create(&root, 3).expect("made");
-    let place = Place { repository: directory.join("repository"), cache: directory.join("cache"), server };
+    let place = Place {
+        repository: directory.join("repository"),
+        cache: directory.join("cache"),
+        server,
+        client: "bench".into(),
+    };
     let target = directory.join("target");
     let required = [Action::Backup(&root), Action::Restore(&target)];
     let actions = [Action::Init, required[0], Action::Generations, Action::Ls, required[1], Action::Fsck];
