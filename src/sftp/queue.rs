@@ -88,7 +88,7 @@ pub(super) struct Submission {
     pub(super) resent: bool,
     /// Whether it belongs on the channel of the one queued before, which it was submitted with.
     pub(super) follows: bool,
-    /// The handle that it was sent on, or will bring, as foretold.
+    /// The handle that it was sent on, as foretold.
     pub(super) foretold: Option<Bytes>,
 }
 

@@ -132,15 +132,12 @@ impl Channel {
     /// Keeps count of handles, and gives a request behind an OPEN the one that this will bring. `false`: that cannot be told, and the
     /// request is not to be sent.
     pub(super) fn foretell(&mut self, submission: &mut Submission) -> bool {
-        let kind = submission.request.kind();
         let is_ahead = submission.is_ahead();
         match &mut submission.request {
             Request::Close { handle } => self.slots.closes(handle),
-            Request::Open { .. } | Request::OpenDir { .. } => {
-                submission.foretold = Some(self.slots.opens(kind == Kind::OpenDir));
-            }
+            Request::Open { .. } | Request::OpenDir { .. } => self.slots.opens(),
             Request::Read { handle, .. } | Request::ReadDir { handle } if is_ahead => {
-                let Some(foretold) = self.slots.foretell(kind == Kind::ReadDir) else { return false };
+                let Some(foretold) = self.slots.foretell() else { return false };
                 handle.clone_from(&foretold);
                 submission.foretold = Some(foretold);
             }

@@ -51,20 +51,18 @@ impl Driver {
             let kind = submission.request.kind();
             let place = Place { epoch: self.epoch, channel: id };
             let result = self.value(&submission, place, reply);
-            if opens(kind)
-                && let Some(channel) = standing.channels.get_mut(&id)
-            {
-                let (foretold, is_dir) =
-                    (submission.foretold.clone().unwrap_or_default(), kind == Kind::OpenDir);
+            if let Some(channel) = standing.channels.get_mut(&id) {
                 match &result {
                     Ok(Value::Handle(handle)) => {
                         let in_order = !self.lacks(extension::LIMITS);
-                        channel.slots.opened(&foretold, &handle.bytes(), is_dir, in_order);
+                        channel.slots.opened(&handle.bytes(), in_order);
                     }
-                    _ => {
+                    _ if opens(kind) => {
                         channel.not_opened();
-                        channel.slots.not_opened(&foretold, is_dir);
+                        channel.slots.not_opened();
                     }
+                    _ if kind == Kind::Close => channel.slots.closed(),
+                    _ => {}
                 }
             }
             if let Err(RequestError::Malformed(malformed)) = &result {

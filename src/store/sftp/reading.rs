@@ -21,21 +21,31 @@ const MOST_READDIRS: usize = 32;
 
 impl Remote {
     /// Sends the first requests of a listing: what opens it, and what reads it if the handle can be foretold.
-    pub(super) fn start_list(&self, dir: &Name) -> [Answer; 3] {
+    pub(super) fn start_list(&self, dir: &Name) -> (Answer, Vec<Answer>) {
         let open = Request::OpenDir { path: self.path(dir) };
-        self.client.submit_all(Target::Control, [open, Request::list_opened(), Request::list_opened()])
+        let [opened, ahead @ ..] =
+            self.client.submit_all(Target::Control, [open, Request::list_opened(), Request::list_opened()]);
+        (opened, ahead.into())
     }
 
     /// The entries of a directory: a wait to open it, none for those that came along, and one for each doubling of the
     /// number of READDIRs.
-    pub(super) async fn list(&self, dir: &Name, first: [Answer; 3]) -> Result<Vec<Listed>, StoreError> {
+    pub(super) async fn list(
+        &self,
+        dir: &Name,
+        first: (Answer, Vec<Answer>),
+    ) -> Result<Vec<Listed>, StoreError> {
         let mut tries = Tries::default();
-        let mut first = first;
+        let (mut opened, mut ahead) = first;
         loop {
-            let [opened, ahead @ ..] = first;
             let error = match opened.await.handle() {
                 Ok(handle) => match self.entries(handle, ahead).await {
-                    Ok(listed) => return Ok(listed),
+                    Ok(Some(listed)) => return Ok(listed),
+                    Ok(None) => {
+                        let open = Request::OpenDir { path: self.path(dir) };
+                        (opened, ahead) = (self.client.submit(Target::Control, open), Vec::new());
+                        continue;
+                    }
                     Err(error) => error,
                 },
                 Err(error) if error.code() == Some(Code::NoSuchFile) => return Ok(Vec::new()),
@@ -44,27 +54,33 @@ impl Remote {
             if !tries.again(&error) {
                 return Err(self.error("list", dir, error));
             }
-            first = self.start_list(dir);
+            (opened, ahead) = self.start_list(dir);
         }
     }
 
-    /// All entries. The handle is closed when it suits: nobody waits for that.
-    async fn entries(&self, handle: Handle, ahead: [Answer; 2]) -> Result<Vec<Listed>, RequestError> {
+    /// All entries; none if some may be lost, because another handle was foretold. The handle is closed when it suits: nobody
+    /// waits for that.
+    async fn entries(&self, handle: Handle, ahead: Vec<Answer>) -> Result<Option<Vec<Listed>>, RequestError> {
         let mut listed = Vec::new();
         let mut ended = false;
         for answer in ahead {
             let outcome = answer.await;
-            if outcome.is_on(&handle) {
-                match outcome.names() {
-                    Ok(Some(entries)) => listed.extend(entries.iter().filter_map(as_listed)),
-                    Ok(None) => ended = true,
-                    // It came too early, and took nothing away.
-                    Err(_) => {}
-                }
+            if outcome.foretold.is_none() {
+                continue;
+            }
+            if !outcome.is_on(&handle) {
+                return Ok(None);
+            }
+            match outcome.names() {
+                Ok(Some(entries)) => listed.extend(entries.iter().filter_map(as_listed)),
+                Ok(None) => ended = true,
+                Err(error) if self.client.is_orderly() => return Err(error),
+                // It may have come before its OPENDIR.
+                Err(_) => return Ok(None),
             }
         }
         if ended {
-            return Ok(listed);
+            return Ok(Some(listed));
         }
         let mut burst = 2_usize;
         loop {
@@ -78,7 +94,7 @@ impl Remote {
                 }
             }
             if ended {
-                return Ok(listed);
+                return Ok(Some(listed));
             }
             if listed.len() == before && burst > 2 {
                 return Err(Malformed("a directory without end").into());
