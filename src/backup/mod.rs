@@ -257,6 +257,10 @@ impl Run<'_> {
         times: (Timestamp, &dyn Clock),
     ) -> Result<Summary, BackupError> {
         let guess = remote::guess(self.repository, client);
+        if guess.is_empty() {
+            // It cannot be recognised by a generation, so what else tells whether it is the right one is asked for right away.
+            self.repository.ask();
+        }
         let compared = Roots::choose(&self.options.roots, &guess).compared();
         // Stops the walk that begins with a guess.
         let wrong = Cancel::new();

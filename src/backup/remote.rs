@@ -47,6 +47,10 @@ pub fn read(
     }
     recognise(repository, client, guess, &ids, monitor);
     session.created()?;
+    if ids.is_empty() {
+        // Nobody waits for that: should it be missing at the end, it is made then.
+        drop(repository.store().make_dir(&layout::generations(client)));
+    }
     // Records, segments and lists in one flight.
     let lists = reading::ask(repository.cached(), &repository.sealing(), &names);
     let records = repository.catalog().ask(ids.iter().map(|id| (client, *id)));

@@ -1,10 +1,13 @@
-//! Runs a command while an SSH server of its own listens on loopback: `with-sshd COMMAND [ARGUMENT…]`.
+//! Runs a command while an SSH server of its own listens on loopback: `with-sshd [--delay MS] COMMAND [ARGUMENT…]`, so many
+//! milliseconds of round trip away.
 //!
 //! The command finds in its environment `KITBAG_SSH_CONFIG`, a client configuration that knows the server, and
 //! `SFTP_HOST`, the server's name in it. Ends as the command does, and the server ends with it.
 
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
+use obbench::relay::{Link, Relay};
 use obbench::sshd::{HOST, Sshd, SshdOptions};
 
 #[expect(clippy::print_stderr, reason = "a program's last word")]
@@ -19,9 +22,19 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<u8, Box<dyn std::error::Error>> {
-    let mut words = std::env::args_os().skip(1);
-    let program = words.next().ok_or("usage: with-sshd COMMAND [ARGUMENT…]")?;
-    let server = Sshd::start(SshdOptions::default())?;
+    const USAGE: &str = "usage: with-sshd [--delay MS] COMMAND [ARGUMENT…]";
+    let mut words = std::env::args_os().skip(1).peekable();
+    let mut delay = None;
+    if words.next_if(|word| word == "--delay").is_some() {
+        let milliseconds = words.next().and_then(|word| word.to_str()?.parse().ok()).ok_or(USAGE)?;
+        delay = Some(Duration::from_millis(milliseconds));
+    }
+    let program = words.next().ok_or(USAGE)?;
+    let mut server = Sshd::start(SshdOptions::default())?;
+    let relay = delay.map(|delay| Relay::start(server.address(), Link::delayed(delay))).transpose()?;
+    if let Some(relay) = &relay {
+        server.set_client_port(relay.port())?;
+    }
     let status = Command::new(program)
         .args(words)
         .env("KITBAG_SSH_CONFIG", server.ssh_config())
