@@ -65,7 +65,7 @@ pub fn fetch_into_cache(
     let first: BTreeSet<BagId> = own.chain(tops).collect();
     if first.len() <= FIRST_BAGS.saturating_mul(generations.len()) {
         for bag in &first {
-            flight.start(*bag, 1 << 20)?;
+            flight.start(*bag, 255 << 10)?;
         }
         flight.land(0)?;
         flight.follow()?;
@@ -137,7 +137,8 @@ impl Flight<'_> {
         if self.held.saturating_add(self.expected) >= HELD {
             return Ok(());
         }
-        let pending = self.source.reader().store(BagKind::Tree).read_all(&layout::bag(bag), LARGEST_BAG);
+        let pending =
+            self.source.reader().store(BagKind::Tree).read_expected(&layout::bag(bag), LARGEST_BAG, expected);
         self.under_way.push_back((bag, expected, pending));
         self.expected = self.expected.saturating_add(expected);
         Ok(())

@@ -92,28 +92,31 @@ impl Client {
 
     /// Queues requests that are sent together.
     pub fn submit_all<const N: usize>(&self, target: Target, requests: [Request; N]) -> [Answer; N] {
+        self.submit_with(target, requests, []).0
+    }
+
+    /// Queues requests that are sent together, and any number of others behind them.
+    pub fn submit_with<const N: usize>(
+        &self,
+        target: Target,
+        first: [Request; N],
+        others: impl IntoIterator<Item = Request>,
+    ) -> ([Answer; N], Vec<Answer>) {
         let mut submissions = Vec::with_capacity(N);
-        let answers = requests.map(|request| {
+        let mut queue = |request| {
             let (sender, receiver) = oneshot::channel();
-            let answer = Some(sender);
-            submissions.push(Submission::new(target, request, answer));
+            submissions.push(Submission::new(target, request, Some(sender)));
             Answer(receiver)
-        });
+        };
+        let first = first.map(&mut queue);
+        let others = others.into_iter().map(queue).collect();
         self.0.shared.submit(submissions);
-        answers
+        (first, others)
     }
 
     /// Queues any number of requests that are sent together.
     pub fn submit_many(&self, target: Target, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
-        let (mut submissions, mut answers) = (Vec::new(), Vec::new());
-        for request in requests {
-            let (sender, receiver) = oneshot::channel();
-            let answer = Some(sender);
-            submissions.push(Submission::new(target, request, answer));
-            answers.push(Answer(receiver));
-        }
-        self.0.shared.submit(submissions);
-        answers
+        self.submit_with(target, [], requests).1
     }
 
     /// The request that closes a handle, for [`Client::submit_all`] together with the last requests on it.

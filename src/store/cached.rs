@@ -15,6 +15,9 @@ use crate::cache::{Cache, CacheFilling, Kind};
 /// A larger bag is not fetched whole.
 const LARGEST_BAG: u64 = 128 << 20;
 
+/// Bytes of a bag that are asked for before its length is known: those of a night's tree.
+const USUAL_BAG: u64 = 255 << 10;
+
 /// Another store, with the cache of its repository before it.
 pub struct CachedStore {
     inner: SharedStore,
@@ -43,7 +46,7 @@ impl CachedStore {
             return fetch;
         }
         fetches.retain(|_, fetch| fetch.strong_count() > 0);
-        let pending = Mutex::new(Some(self.inner.read_all(name, LARGEST_BAG)));
+        let pending = Mutex::new(Some(self.inner.read_expected(name, LARGEST_BAG, USUAL_BAG)));
         let fetch = Arc::new(Fetch { pending, bytes: OnceLock::new() });
         fetches.insert(name.clone(), Arc::downgrade(&fetch));
         fetch
@@ -66,6 +69,28 @@ impl CachedStore {
             Ok(bytes) => cut(bytes),
             Err(error) if error.kind == ErrorKind::TooLong => direct(&*inner).wait(),
             Err(error) => Err(error.duplicate()),
+        })
+    }
+
+    /// A whole file, which `ask` asks the store below for.
+    fn whole(
+        &self,
+        name: &Name,
+        limit: u64,
+        ask: impl FnOnce(&dyn Store) -> Pending<Vec<u8>>,
+    ) -> Pending<Vec<u8>> {
+        let Some((kind, key)) = place(name) else {
+            return ask(&*self.inner);
+        };
+        let fits = |len: &u64| *len <= limit;
+        let kept = self.cache.len_of(kind, &key).filter(fits).and_then(|_| self.cache.get(kind, &key));
+        if let Some(bytes) = kept {
+            return Pending::ready(Ok(bytes));
+        }
+        let cache = self.cache.clone();
+        ask(&*self.inner).and_then(move |bytes| {
+            cache.put(kind, &key, &bytes);
+            Ok(bytes)
         })
     }
 }
@@ -160,19 +185,11 @@ impl Store for CachedStore {
     }
 
     fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>> {
-        let Some((kind, key)) = place(name) else {
-            return self.inner.read_all(name, limit);
-        };
-        let fits = |len: &u64| *len <= limit;
-        let kept = self.cache.len_of(kind, &key).filter(fits).and_then(|_| self.cache.get(kind, &key));
-        if let Some(bytes) = kept {
-            return Pending::ready(Ok(bytes));
-        }
-        let cache = self.cache.clone();
-        self.inner.read_all(name, limit).and_then(move |bytes| {
-            cache.put(kind, &key, &bytes);
-            Ok(bytes)
-        })
+        self.whole(name, limit, |inner| inner.read_all(name, limit))
+    }
+
+    fn read_expected(&self, name: &Name, limit: u64, expected: u64) -> Pending<Vec<u8>> {
+        self.whole(name, limit, |inner| inner.read_expected(name, limit, expected))
     }
 
     fn forget(&self, name: &Name) {

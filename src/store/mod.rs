@@ -77,6 +77,12 @@ pub trait Store: Send + Sync {
     /// A whole file of at most `limit` bytes; a longer one fails with `TooLong`.
     fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>>;
 
+    /// The same of a file that most likely has about `expected` bytes: a distant store may ask for so many before it knows the file's
+    /// length, which saves a wait.
+    fn read_expected(&self, name: &Name, limit: u64, _expected: u64) -> Pending<Vec<u8>> {
+        self.read_all(name, limit)
+    }
+
     /// Creates an empty file exclusively under `name` (making missing directories) and opens it for writing. The file is visible to others under that name at once.
     /// `class` says how it travels. Failures, `Exists` included, are told by the [`Upload`]'s calls.
     fn create(&self, name: &Name, class: Class) -> Box<dyn Upload>;

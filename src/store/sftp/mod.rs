@@ -111,12 +111,16 @@ impl Store for SftpStore {
     }
 
     fn read_tail(&self, name: &Name, len: u64) -> Pending<(Vec<u8>, u64)> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name, None));
+        let (name, first) = (name.clone(), self.remote.start_read_end(name, 0));
         self.run(move |remote| async move { remote.read_end(&name, |size| Ok(size.min(len)), first).await })
     }
 
     fn read_all(&self, name: &Name, limit: u64) -> Pending<Vec<u8>> {
-        let (name, first) = (name.clone(), self.remote.start_read_end(name, Some(limit)));
+        self.read_expected(name, limit, reading::SMALL)
+    }
+
+    fn read_expected(&self, name: &Name, limit: u64, expected: u64) -> Pending<Vec<u8>> {
+        let (name, first) = (name.clone(), self.remote.start_read_end(name, expected.min(limit)));
         self.run(move |remote| async move {
             let wanted = |size| {
                 let detail = format!("it has {size} bytes, at most {limit} were expected");

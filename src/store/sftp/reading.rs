@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::super::{ErrorKind, Listed, Name, StoreError};
 use super::remote::{Remote, Tries};
 use crate::sftp::attrs::Attrs;
-use crate::sftp::packet::{OpenMode, Request};
+use crate::sftp::packet::{MAX_PAYLOAD, OpenMode, Request};
 use crate::sftp::reply::{Code, DirEntry};
 use crate::sftp::transfer::read_and_close;
 use crate::sftp::{Answer, Handle, Malformed, RequestError, Target};
@@ -171,24 +171,16 @@ impl Remote {
 
     /// Sends the first requests of a read of a whole file or its end: what it is, and a handle.
     /// Where it is likely to be small, its beginning is asked for too, if the handle can be foretold.
-    pub(super) fn start_read_end(
-        &self,
-        name: &Name,
-        beginning: Option<u64>,
-    ) -> (Answer, Answer, Option<Answer>) {
-        let stat = Request::Stat { path: self.path(name) };
-        let open = self.open(name, OpenMode::Read);
-        match beginning.and_then(|len| u32::try_from(len.min(SMALL)).ok()) {
-            Some(len) => {
-                let requests = [stat, open, Request::read_opened(0, len)];
-                let [stat, opened, ahead] = self.client.submit_all(Target::Control, requests);
-                (stat, opened, Some(ahead))
-            }
-            None => {
-                let [stat, opened] = self.client.submit_all(Target::Control, [stat, open]);
-                (stat, opened, None)
-            }
-        }
+    pub(super) fn start_read_end(&self, name: &Name, beginning: u64) -> (Answer, Answer, Vec<Answer>) {
+        let piece = u64::from(MAX_PAYLOAD);
+        let pieces = (0..beginning.min(HERE).div_ceil(piece)).map(|number| {
+            let offset = number.saturating_mul(piece);
+            let len = u32::try_from(beginning.saturating_sub(offset)).unwrap_or(MAX_PAYLOAD);
+            Request::read_opened(offset, len.min(MAX_PAYLOAD))
+        });
+        let first = [Request::Stat { path: self.path(name) }, self.open(name, OpenMode::Read)];
+        let ([stat, opened], ahead) = self.client.submit_with(Target::Control, first, pieces);
+        (stat, opened, ahead)
     }
 
     /// The last bytes of a file, as many as `wanted` says for its size, and the size: a wait to open it, and one for the
@@ -197,7 +189,7 @@ impl Remote {
         &self,
         name: &Name,
         wanted: impl Fn(u64) -> Result<u64, StoreError>,
-        first: (Answer, Answer, Option<Answer>),
+        first: (Answer, Answer, Vec<Answer>),
     ) -> Result<(Vec<u8>, u64), StoreError> {
         let mut tries = Tries::default();
         let mut requests = first;
@@ -209,23 +201,32 @@ impl Remote {
                 (Ok(attrs), Ok(handle)) => {
                     let size = self.size(name, attrs)?;
                     let len = wanted(size)?;
-                    let offset = size.saturating_sub(len);
-                    let came = came_along(&handle, ahead).await;
-                    if let Some(bytes) = came.filter(|bytes| len == size && length(bytes) == size) {
-                        return Ok((bytes.into(), size));
+                    let mut bytes = beginning(&handle, ahead).await;
+                    if len < size {
+                        bytes.clear();
                     }
-                    if len > HERE {
-                        // The handle is closed when it suits; so much is better read on a channel of its own.
-                        drop(handle);
-                        let bytes = self.read(name, offset, len, self.start_read(name, offset, len)).await?;
+                    let left = len.saturating_sub(length(&bytes));
+                    let offset = size.saturating_sub(left);
+                    if left == 0 {
                         return Ok((bytes, size));
                     }
-                    match read_and_close(&self.client, handle, offset, len).await {
-                        (bytes, Ok(())) if length(&bytes) == len => return Ok((bytes, size)),
-                        (mut bytes, Ok(())) => {
-                            let at = offset.saturating_add(length(&bytes));
-                            let left = len.saturating_sub(length(&bytes));
-                            bytes.extend(self.read(name, at, left, self.start_read(name, at, left)).await?);
+                    if left > HERE {
+                        // The handle is closed when it suits; so much is better read on a channel of its own.
+                        drop(handle);
+                        bytes.extend(
+                            self.read(name, offset, left, self.start_read(name, offset, left)).await?,
+                        );
+                        return Ok((bytes, size));
+                    }
+                    match read_and_close(&self.client, handle, offset, left).await {
+                        (more, Ok(())) => {
+                            bytes.extend_from_slice(&more);
+                            let at = offset.saturating_add(length(&more));
+                            let left = size.saturating_sub(at);
+                            if left > 0 {
+                                let rest = self.read(name, at, left, self.start_read(name, at, left));
+                                bytes.extend(rest.await?);
+                            }
                             return Ok((bytes, size));
                         }
                         (_, Err(error)) => error,
@@ -236,7 +237,7 @@ impl Remote {
             if !tries.again(&error) {
                 return Err(self.error("read", name, error));
             }
-            requests = self.start_read_end(name, None);
+            requests = self.start_read_end(name, 0);
         }
     }
 
@@ -252,6 +253,24 @@ impl Remote {
 async fn came_along(handle: &Handle, ahead: Option<Answer>) -> Option<Bytes> {
     let outcome = ahead?.await;
     if outcome.is_on(handle) { outcome.data().ok()? } else { None }
+}
+
+/// What was read of the beginning before the handle was known, as far as it was read on this one and without a gap.
+async fn beginning(handle: &Handle, ahead: Vec<Answer>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (mut next, piece) = (0, u64::from(MAX_PAYLOAD));
+    for answer in ahead {
+        let outcome = answer.await;
+        let data = if outcome.is_on(handle) { outcome.data() } else { Ok(None) };
+        // A piece that is shorter than asked for leaves a gap before the next one, unless it is the last.
+        if let Ok(Some(data)) = data
+            && length(&bytes) == next
+        {
+            bytes.extend_from_slice(&data);
+        }
+        next = next.saturating_add(piece);
+    }
+    bytes
 }
 
 /// The length of bytes in memory.

@@ -153,6 +153,11 @@ impl Store for CallLog {
         self.answer(self.inner.read_all(name, limit), sent + 1)
     }
 
+    fn read_expected(&self, name: &Name, limit: u64, expected: u64) -> Pending<Vec<u8>> {
+        let sent = self.note(Op::ReadAll, name, None, 0);
+        self.answer(self.inner.read_expected(name, limit, expected), sent + 1)
+    }
+
     fn create(&self, name: &Name, class: Class) -> Box<dyn Upload> {
         let sent = self.note(Op::Create, name, None, 0);
         let inner = Some(self.inner.create(name, class));

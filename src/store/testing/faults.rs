@@ -219,6 +219,10 @@ impl Store for FaultyStore {
         self.pass(Op::ReadAll, name, |store| store.read_all(name, limit))
     }
 
+    fn read_expected(&self, name: &Name, limit: u64, expected: u64) -> Pending<Vec<u8>> {
+        self.pass(Op::ReadAll, name, |store| store.read_expected(name, limit, expected))
+    }
+
     fn create(&self, name: &Name, class: Class) -> Box<dyn Upload> {
         let mut upload = FaultyUpload {
             store: self.clone(),
