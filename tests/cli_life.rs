@@ -336,3 +336,25 @@ fn the_data_are_read_in_parts() {
         kitbag.run(["fsck"].iter().chain(&wrong)).code(2);
     }
 }
+
+#[test]
+fn a_night_in_one_run() {
+    let (kitbag, _) = filled(2);
+    kitbag.write("tree/file", (0..100_000_u32).flat_map(u32::to_le_bytes).collect::<Vec<u8>>());
+    kitbag.run(["backup", "tree"]).code(0);
+    kitbag.write("tree/file", "small again");
+    let said = kitbag.run(["backup", "--forget", "1", "--gc", "tree"]).code(0).stdout;
+    assert!(said.contains("forgot 3 generations, 1 kept") && said.contains(" removed\n"), "{said}");
+    assert_eq!(ids(&kitbag).len(), 1);
+    let bytes: u64 = files_below(&kitbag.path("repository/bags"))
+        .iter()
+        .map(|bag| fs::metadata(bag).expect("a size").len())
+        .sum();
+    assert!(bytes < 50_000, "{bytes}");
+    kitbag.run(["fsck", "--read-data"]).code(0);
+    let json = kitbag.run(["backup", "--json", "--forget", "1", "--gc", "tree"]).code(0).stdout;
+    assert_eq!(json_field(&json, "forgotten"), "1");
+    assert_eq!(json_field(&kitbag.run(["backup", "--json", "tree"]).code(0).stdout, "bytes_removed"), "null");
+    kitbag.run(["backup", "--forget", "much", "tree"]).code(2).says(&["much", "72h"]);
+    kitbag.run(["backup", "--forget", "1", "--dry-run", "tree"]).code(2);
+}

@@ -235,6 +235,14 @@ pub struct Backup {
     #[arg(long = "tag", value_name = "NAME")]
     pub tags: Vec<String>,
 
+    /// Afterwards forget what a policy such as 7d,5w,12m does not keep, as `kitbag forget --keep` does
+    #[arg(long, value_name = "POLICY", conflicts_with = "dry_run")]
+    pub forget: Option<String>,
+
+    /// Afterwards give back the space of what no generation needs, as `kitbag gc` does
+    #[arg(long, conflicts_with = "dry_run")]
+    pub gc: bool,
+
     /// Do everything but send: say what would be saved
     #[arg(long, short = 'n')]
     pub dry_run: bool,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::nightly::{After, Plan};
 use crate::backup::{self, BackupError, Options, Summary};
 use crate::base::text::escape;
 use crate::base::time::{Clock, SystemClock};
@@ -35,11 +36,12 @@ use crate::store::{SharedStore, Traffic};
 pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let mut options = options(context, args)?;
+    let plan = Plan::of(args)?;
     let mut store = context.store()?;
     if args.dry_run {
         store = Arc::new(Discard::new(store));
     }
-    let repository = open(context, args, &store)?;
+    let mut repository = open(context, args, &store)?;
     let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let mut run = |repository: &Repository| {
@@ -56,10 +58,12 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
             context.screen.say(&format!("kitbag: {error}; it is opened anew"));
         }
         context.forget();
-        outcome = run(&open(context, args, &store)?);
+        repository = open(context, args, &store)?;
+        outcome = run(&repository);
     }
+    let after = outcome.is_ok().then(|| plan.carry_out(context, &repository, &monitor));
     progress.end();
-    let summary = outcome?;
+    let (summary, Some(after)) = (outcome?, after) else { return Err(Failure::failed("nothing was done")) };
     let told = Told {
         summary: &summary,
         counts: progress.snapshot(),
@@ -67,6 +71,7 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
         traffic: store.traffic(),
         time: clock.monotonic(),
         dry_run: args.dry_run,
+        after: &after,
     };
     let mut output = Output::new();
     if context.settings.json {
@@ -75,7 +80,8 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
         told.lines().iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()?;
-    Ok(super::outcome(&progress))
+    let exit = after.exit(super::outcome(&progress));
+    after.failure.map_or(Ok(exit), Err)
 }
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
@@ -193,6 +199,7 @@ struct Told<'a> {
     traffic: Traffic,
     time: Duration,
     dry_run: bool,
+    after: &'a After,
 }
 
 #[derive(Serialize)]
@@ -203,6 +210,8 @@ struct Report {
     files_read: u64,
     bytes_read: u64,
     bytes_stored: u64,
+    forgotten: Option<u64>,
+    bytes_removed: Option<u64>,
     traffic: TrafficReport,
     seconds: f64,
 }
@@ -210,6 +219,7 @@ struct Report {
 impl Told<'_> {
     fn report(&self, clock: &dyn Clock) -> Report {
         let published = !self.summary.is_skipped;
+        let (forgotten, bytes_removed) = self.after.counts();
         Report {
             generation: GenerationReport::new(&self.summary.generation, clock.now(), published),
             dry_run: self.dry_run,
@@ -217,6 +227,8 @@ impl Told<'_> {
             files_read: self.counts.files_read,
             bytes_read: self.counts.bytes_read,
             bytes_stored: self.counts.stored,
+            forgotten,
+            bytes_removed,
             traffic: self.traffic.into(),
             seconds: self.time.as_secs_f64(),
         }
@@ -249,6 +261,7 @@ impl Told<'_> {
                 human::duration(self.time)
             ),
         ];
+        lines.extend(self.after.lines());
         lines.extend(traffic_line(self.traffic));
         lines
     }

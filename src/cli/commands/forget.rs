@@ -102,7 +102,9 @@ impl Done {
         each
     }
 
-    fn counts(&self) -> (u64, u64) {
+    /// How many were (or would be) forgotten, and how many kept.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
         let Plan(whys) = &self.plan;
         let forgotten = u64::try_from(whys.iter().filter(|why| why.forgets()).count()).unwrap_or(u64::MAX);
         (forgotten, u64::try_from(whys.len()).unwrap_or(u64::MAX).saturating_sub(forgotten))

@@ -102,7 +102,7 @@ fn amount(amount: Amount) -> String {
 }
 
 /// What was done, or would be.
-fn lines(options: &Options, summary: &Summary) -> Vec<String> {
+pub(super) fn lines(options: &Options, summary: &Summary) -> Vec<String> {
     let (removed, remains) = match options.dry_run {
         true => ("would be removed", "would go, too"),
         false => ("removed", "are gone, too"),

@@ -14,6 +14,7 @@ pub mod generations;
 pub mod init;
 pub mod ls;
 pub mod mount;
+pub mod nightly;
 pub mod remove_client;
 pub mod restore;
 pub mod sessions;
