@@ -9,19 +9,20 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use lru::LruCache;
 
+use super::open_block;
 use super::plan::{Block, Read, Want, reads};
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::base::id::BagId;
 use crate::entry::{Place, Reference};
-use crate::store::Pending;
+use crate::store::{Pending, StoreError};
 
 type Key = (BagId, u64);
 
 /// A read that is under way, of one or several blocks.
 struct Flight {
     pending: Mutex<Option<Pending<Vec<u8>>>>,
-    sealed: OnceLock<Result<Vec<u8>, Arc<ReadError>>>,
+    sealed: OnceLock<Result<Vec<u8>, StoreError>>,
 }
 
 impl Flight {
@@ -29,28 +30,50 @@ impl Flight {
         Arc::new(Self { pending: Mutex::new(Some(pending)), sealed: OnceLock::new() })
     }
 
-    fn wait(&self) -> &Result<Vec<u8>, Arc<ReadError>> {
+    fn wait(&self) -> &Result<Vec<u8>, StoreError> {
         self.sealed.get_or_init(|| match lock(&self.pending).take() {
-            Some(pending) => pending.wait().map_err(|error| Arc::new(error.into())),
+            Some(pending) => pending.wait(),
             None => Ok(Vec::new()),
         })
+    }
+}
+
+/// What brings a block.
+enum Coming {
+    /// A read of its own.
+    Alone(Pending<Vec<u8>>),
+    /// A read of several, and where in that it lies.
+    Within(Arc<Flight>, Range<usize>),
+}
+
+impl Coming {
+    /// Waits for the block's bytes, and opens them. Bytes that came for it alone are not copied.
+    fn open(self, reader: &BagReader, place: &Place) -> Result<Vec<u8>, ReadError> {
+        let mut sealed = match self {
+            Self::Alone(pending) => pending.wait(),
+            Self::Within(flight, range) => match flight.wait() {
+                Ok(sealed) => Ok(sealed.get(range).unwrap_or_default().to_vec()),
+                Err(error) => Err(error.duplicate()),
+            },
+        };
+        open_block(reader, place, sealed.as_deref_mut().map_err(|error| &*error))
     }
 }
 
 /// A block.
 pub struct Slot {
     place: Place,
-    /// What brings it, until it is opened; and where in that it lies.
-    flight: Mutex<Option<(Arc<Flight>, Range<usize>)>>,
+    /// What brings it, until it is opened.
+    coming: Mutex<Option<Coming>>,
     opened: OnceLock<Result<Vec<u8>, Arc<ReadError>>>,
     /// Objects in it that were checked against their names, by where they begin.
     checked: Mutex<HashSet<(u32, u32)>>,
 }
 
 impl Slot {
-    fn new(place: Place, flight: Arc<Flight>, range: Range<usize>) -> Arc<Self> {
-        let flight = Mutex::new(Some((flight, range)));
-        Arc::new(Self { place, flight, opened: OnceLock::new(), checked: Mutex::default() })
+    fn new(place: Place, coming: Coming) -> Arc<Self> {
+        let coming = Mutex::new(Some(coming));
+        Arc::new(Self { place, coming, opened: OnceLock::new(), checked: Mutex::default() })
     }
 
     fn key(&self) -> Key {
@@ -64,12 +87,9 @@ impl Slot {
     }
 
     fn opened(&self, reader: &BagReader) -> &Result<Vec<u8>, Arc<ReadError>> {
-        self.opened.get_or_init(|| {
-            let Some((flight, range)) = lock(&self.flight).take() else { return Ok(Vec::new()) };
-            let sealed = flight.wait().as_ref().map_err(Arc::clone)?;
-            let mut sealed = sealed.get(range).unwrap_or_default().to_vec();
-            let Place { bag, offset, .. } = self.place;
-            reader.open(BagKind::Data, bag, offset, &mut sealed).map_err(Arc::new)
+        self.opened.get_or_init(|| match lock(&self.coming).take() {
+            Some(coming) => coming.open(reader, &self.place).map_err(Arc::new),
+            None => Ok(Vec::new()),
         })
     }
 
@@ -128,9 +148,9 @@ impl Blocks {
             return Arc::clone(slot);
         }
         let stored = u64::from(place.stored);
-        let flight = Flight::new(self.reader.fetch(BagKind::Data, place.bag, place.offset, stored));
+        let pending = self.reader.fetch(BagKind::Data, place.bag, place.offset, stored);
+        let slot = Slot::new(place, Coming::Alone(pending));
         let len = usize::try_from(place.stored).unwrap_or(usize::MAX);
-        let slot = Slot::new(place, flight, 0..len);
         kept.insert(Arc::clone(&slot), len, self.budget);
         slot
     }
@@ -144,8 +164,8 @@ impl Blocks {
             .map(|reference| Want { reference, goal: () });
         let mut asked = Vec::new();
         for read in reads(absent.collect()) {
-            let flight = Flight::new(self.reader.fetch(BagKind::Data, read.bag, read.offset, read.len));
-            for slot in slots_of(&read, &flight) {
+            let pending = self.reader.fetch(BagKind::Data, read.bag, read.offset, read.len);
+            for slot in slots_of(&read, pending) {
                 let len = usize::try_from(slot.place.stored).unwrap_or(usize::MAX);
                 kept.insert(Arc::clone(&slot), len, self.budget);
                 asked.push(slot);
@@ -194,10 +214,14 @@ impl Blocks {
     }
 }
 
-fn slots_of(read: &Read<()>, flight: &Arc<Flight>) -> Vec<Arc<Slot>> {
+fn slots_of(read: &Read<()>, pending: Pending<Vec<u8>>) -> Vec<Arc<Slot>> {
+    if let [block] = &read.blocks[..] {
+        return vec![Slot::new(block.place, Coming::Alone(pending))];
+    }
+    let flight = Flight::new(pending);
     let slot = |block: &Block<()>| {
         let range = read.range(&block.place).unwrap_or_default();
-        Slot::new(block.place, Arc::clone(flight), range)
+        Slot::new(block.place, Coming::Within(Arc::clone(&flight), range))
     };
     read.blocks.iter().map(slot).collect()
 }

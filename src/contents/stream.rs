@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 
+use super::open_block;
 use super::plan::{Read, Want, reads};
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
@@ -143,11 +144,14 @@ fn land(
 ) -> Result<u64, StreamError> {
     let mut blocks: HashMap<(BagId, u64), Vec<u8>> = HashMap::new();
     for (read, pending) in batch.reads {
-        let mut sealed = pending.wait().map_err(ReadError::from)?;
+        let mut sealed = pending.wait();
         for block in &read.blocks {
             let place = &block.place;
-            let bytes = read.range(place).and_then(|range| sealed.get_mut(range)).unwrap_or_default();
-            let opened = reader.open(BagKind::Data, place.bag, place.offset, bytes)?;
+            let bytes = sealed
+                .as_mut()
+                .map_err(|error| &*error)
+                .map(|sealed| read.range(place).and_then(|range| sealed.get_mut(range)).unwrap_or_default());
+            let opened = open_block(reader, place, bytes)?;
             blocks.insert((place.bag, place.offset), opened);
         }
     }

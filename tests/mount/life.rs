@@ -1,1 +1,107 @@
+//! Coming and going.
 
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use obbench::{clock, need};
+
+use crate::common::Kitbag;
+use crate::mounted::{Mounted, is_mounted, run, text};
+use crate::tree::saved;
+
+#[test]
+fn mount_goes_when_it_is_unmounted() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("head -c 20M /dev/urandom > large");
+    let mut mounted = Mounted::new(&kitbag, "mnt", &[]);
+    let mut file = File::open(mounted.latest(&kitbag.path("live/large"))).unwrap();
+    let mut bytes = vec![0; 1 << 20];
+    file.read_exact(&mut bytes).unwrap();
+    // Somebody reads: it is not taken away by mistake, and can be on purpose.
+    assert!(!mounted.fusermount("-u"));
+    file.read_exact(&mut bytes).unwrap();
+    assert!(mounted.fusermount("-uz"));
+    file.read_exact(&mut bytes).unwrap();
+    drop(file);
+    mounted.end().code(0);
+    let mut mounted = Mounted::new(&kitbag, "mnt", &[]);
+    assert!(mounted.fusermount("-u"));
+    mounted.end().code(0);
+}
+
+#[test]
+fn mount_goes_at_a_signal_though_somebody_reads() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("head -c 20M /dev/urandom > large");
+    for signal in ["-INT", "-TERM", "-HUP"] {
+        let mut mounted = Mounted::new(&kitbag, "mnt", &[]);
+        let mut file = File::open(mounted.latest(&kitbag.path("live/large"))).unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        file.read_exact(&mut bytes).unwrap();
+        mounted.signal(signal);
+        mounted.end().code(0);
+        let left = std::iter::from_fn(|| file.read_exact(&mut bytes).err()).next();
+        drop(left);
+    }
+}
+
+#[test]
+fn mount_only_on_an_empty_directory_elsewhere() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("echo x > file");
+    for (at, word) in [
+        ("repository", "the repository"),
+        ("repository/bags", "the repository"),
+        ("home/.cache/kitbag", "the local cache"),
+        ("live", "not empty"),
+        ("live/file", "no directory"),
+        ("nowhere", "mkdir"),
+    ] {
+        kitbag.run(["mount", at]).code(1).says(&[word]);
+        assert!(!is_mounted(&kitbag.path(at)), "{at}");
+    }
+    fs::create_dir(kitbag.path("mnt")).unwrap();
+    kitbag.run(["mount", "mnt", "--memory", "much"]).code(2).says(&["--memory"]);
+    kitbag.run(["mount", "mnt", "--refresh", "soon"]).code(2).says(&["--refresh"]);
+}
+
+/// Unmounts what a program in the background has mounted.
+struct Behind(PathBuf);
+
+impl Drop for Behind {
+    fn drop(&mut self) {
+        if is_mounted(&self.0) {
+            let _ = std::process::Command::new("fusermount3").args(["-uz"]).arg(&self.0).status();
+        }
+    }
+}
+
+#[test]
+fn mount_in_the_background() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("echo x > file");
+    let behind = Behind(kitbag.path("mnt"));
+    fs::create_dir(&behind.0).unwrap();
+    let outcome = kitbag.run(["mount", "--daemon", "mnt"]).code(0);
+    assert!(outcome.stdout.contains("fusermount3 -u"), "{}", outcome.stdout);
+    assert!(is_mounted(&behind.0));
+    let file = behind.0.join("latest").join(kitbag.path("live/file").strip_prefix("/").unwrap());
+    assert_eq!(fs::read_to_string(file).unwrap(), "x\n");
+    run("fusermount3", &["-u", text(&behind.0)]);
+    assert!(!is_mounted(&behind.0));
+    // It says why it cannot, and ends as it would in the foreground.
+    kitbag.run(["mount", "--daemon", "live"]).code(1).says(&["not empty"]);
+    let nowhere = Kitbag::new().set("KITBAG_REPOSITORY", "nowhere");
+    nowhere.run(["mount", "--daemon", "mnt"]).code(10).says(&["no repository"]);
+    assert!(clock::wait_until(Duration::from_secs(10), || !is_mounted(&behind.0)));
+}

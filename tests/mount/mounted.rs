@@ -86,7 +86,6 @@ impl Mounted {
     }
 
     /// A line of the process's status: `VmHWM`, in KiB.
-    #[allow(dead_code, reason = "soon")]
     pub fn peak_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("there");
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("told");
@@ -130,7 +129,6 @@ pub fn text(path: &Path) -> &str {
 }
 
 /// A field of a line of JSON: `traffic.serial_waits`.
-#[allow(dead_code, reason = "soon")]
 pub fn number(line: &str, path: &str) -> u64 {
     let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
     path.split('.').fold(&value, |value, name| &value[name]).as_u64().expect("a number")
