@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use super::mounted::Mounted;
 use super::{Figure, SmokeError};
 use crate::measure::{self, Measured};
 use crate::meter::{Counts, Meter};
@@ -180,6 +181,14 @@ impl Bench {
         Ok(measured)
     }
 
+    /// Shows what is at a place in the directory `name`.
+    pub(super) fn mount(&self, place: &Place, name: &str) -> Result<Mounted, SmokeError> {
+        let at = self.path(name);
+        fs::create_dir_all(&at).map_err(SmokeError::io("make a directory to mount on"))?;
+        let command = self.tool.command(Action::Show(&at), place);
+        Mounted::start(command.ok_or(SmokeError::Unable(self.tool.name()))?, at)
+    }
+
     /// Lets a program do something, which is to succeed.
     pub(super) fn act_of(
         &self,
@@ -241,6 +250,11 @@ impl Remote {
     /// The client configuration.
     pub(super) fn ssh_config(&self) -> PathBuf {
         self.sshd.ssh_config()
+    }
+
+    /// Serial waits of a client that has not ended.
+    pub(super) fn waits_so_far(&self) -> u64 {
+        self.meter.as_ref().map_or(0, |meter| meter.peek(self.link.rtt()).serial_waits)
     }
 
     /// What the client that has just ended asked for; nothing without a meter.

@@ -5,6 +5,7 @@
 //! machine, so they say something on a loaded one as well; where two runs are compared, the better of several counts.
 
 mod bench;
+mod mounted;
 mod rows;
 
 use std::fmt;

@@ -75,7 +75,7 @@ impl Tool for Borg {
                 command.current_dir(to);
                 command
             }
-            Action::Verify(_) | Action::Mount(_) => return None,
+            Action::Verify(_) | Action::Mount(_) | Action::Show(_) => return None,
         };
         command
             .env("BORG_PASSPHRASE", "benchmark")

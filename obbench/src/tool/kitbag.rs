@@ -62,6 +62,7 @@ impl Tool for Kitbag {
                 command.args(["mount", "--generation", "latest"]).arg(at);
                 return Some(look_through(&command, at, at));
             }
+            Action::Show(at) => command.args(["--json", "mount", "--generation", "latest"]).arg(at),
         };
         Some(command)
     }

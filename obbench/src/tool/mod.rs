@@ -65,6 +65,8 @@ pub enum Action<'a> {
     Collect,
     /// Show the latest generation as a file system in a directory, find all files, read a thousand, and end it.
     Mount(&'a Path),
+    /// Show the latest generation as a file system in an empty directory, until a signal comes; standard output tells by a line when it is there.
+    Show(&'a Path),
 }
 
 /// An adapter.

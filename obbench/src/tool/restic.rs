@@ -44,7 +44,7 @@ impl Tool for Restic {
             Action::Ls => command.args(["ls", "latest"]),
             Action::Cat(path) => command.args(["dump", "latest"]).arg(path),
             Action::Restore(to) => command.args(["restore", "latest", "--target"]).arg(to),
-            Action::Verify(_) => return None,
+            Action::Verify(_) | Action::Show(_) => return None,
             Action::Fsck => command.arg("check"),
             Action::Forget => command.args(["forget", "--keep-last", "1"]),
             Action::Collect => command.arg("prune"),

@@ -1,6 +1,7 @@
 //! The rows.
 
 mod large;
+mod mounts;
 mod sizes;
 mod small;
 mod waits;
@@ -39,6 +40,13 @@ pub const ROWS: &[Row] = &[
     row("big-sftp", "a big random file, over SFTP and back, against sftp put and get", large::direct),
     row("small-delay", "many small files over SFTP, with delay against without", small::delay),
     row("big-delay", "a big random file over SFTP at 50 ms and back, against sftp put and get", large::far),
+    row(
+        "mount-find",
+        "find over a mounted tree of small files, against find over the tree itself",
+        mounts::find,
+    ),
+    row("mount-copy", "a big random file out of a mount over SFTP, against its restore", mounts::copy),
+    long("mount-huge-directory", "a mounted directory of a million files", mounts::huge_directory),
     long("big-far", "the same at 200 ms", large::very_far),
     long("line", "a big random file over a line of 5 and 50 Mbit/s, against its rate", large::line),
     long("million", "an unchanged tree of a million files, against find", sizes::million),
