@@ -6,7 +6,7 @@
 //! repeats: 3
 //! workloads:
 //!   - laptop: { files: 5000 }
-//! links: [local, direct, cable, 50ms]
+//! links: [local, direct, cable, 50ms, { name: satellite, rtt-ms: 600, jitter-ms: 20, up-mbit: 3, down-mbit: 20 }]
 //! tools: [kitbag, restic]
 //! steps: [init, first, unchanged, edited, nights, clients, generations, ls, cat, restore, restore-cold, mount, fsck]
 //! nights: 365
@@ -15,10 +15,12 @@
 //!
 //! Each workload is run over each link with each tool, step by step, as often as `repeats` says.
 
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::relay::Link;
 use crate::workload::Workload;
@@ -56,8 +58,7 @@ pub struct Spec {
 }
 
 /// A way to the repository.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
     /// A directory of this machine.
     Local,
@@ -181,6 +182,54 @@ impl TryFrom<String> for Way {
     }
 }
 
+impl<'de> Deserialize<'de> for Way {
+    /// A name, or `{ name: …, rtt-ms: …, jitter-ms: …, up-mbit: …, down-mbit: … }` for a link of one's own.
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(NameOrLink)
+    }
+}
+
+struct NameOrLink;
+
+impl<'de> Visitor<'de> for NameOrLink {
+    type Value = Way;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("the name of a link, or { name, rtt-ms, … }")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Way, E> {
+        Way::try_from(name.to_string()).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Way, A::Error> {
+        let own = OwnLink::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        let micros =
+            |milliseconds: f64| Duration::try_from_secs_f64(milliseconds / 1e3).map_err(de::Error::custom);
+        let bits = |mbit: u64| mbit.saturating_mul(1_000_000);
+        let link = Link {
+            up_bits_per_second: own.up_mbit.map(bits),
+            down_bits_per_second: own.down_mbit.map(bits),
+            jitter_us: u64::try_from(micros(own.jitter_ms)?.as_micros()).unwrap_or(u64::MAX),
+            ..Link::delayed(micros(own.rtt_ms)?)
+        };
+        Ok(Way::Link(own.name, link))
+    }
+}
+
+/// A link as a spec describes it.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct OwnLink {
+    name: String,
+    #[serde(default)]
+    rtt_ms: f64,
+    #[serde(default)]
+    jitter_ms: f64,
+    up_mbit: Option<u64>,
+    down_mbit: Option<u64>,
+}
+
 impl Step {
     /// Its name in specs and results.
     #[must_use]
@@ -243,6 +292,17 @@ mod tests {
         assert_eq!(spec.workloads.len(), 2);
         assert_eq!(spec.links.iter().map(Way::name).collect::<Vec<_>>(), ["local", "cable", "80ms"]);
         assert_eq!((spec.seed, spec.repeats), (1, 1));
+    }
+
+    #[test]
+    fn a_link_can_be_described() {
+        let own = "{ name: satellite, rtt-ms: 600.5, jitter-ms: 20, up-mbit: 3 }";
+        let spec: Spec = serde_norway::from_str(&GOOD.replace("80ms", own)).expect("a spec");
+        let link = spec.links[2].link().expect("emulated");
+        assert_eq!((spec.links[2].name(), link.rtt_us, link.jitter_us), ("satellite", 600_500, 20_000));
+        assert_eq!((link.up_bits_per_second, link.down_bits_per_second), (Some(3_000_000), None));
+        let wrong = error(&GOOD.replace("80ms", "{ name: x, rtt: 3 }"));
+        assert!(wrong.contains("rtt") && wrong.contains("line 5 column"), "{wrong}");
     }
 
     #[test]

@@ -21,7 +21,10 @@ const STYLE: &str = include_str!("style.css");
 pub fn page(records: &[Record]) -> Result<String, ChartError> {
     let newest = records.iter().max_by_key(|record| record.time).map_or("", |record| record.commit.as_str());
     let current: Vec<&Record> = records.iter().filter(|record| record.commit == newest).collect();
-    let mut body = String::from("<h1>Backup programs, measured</h1>\n");
+    let mut body = String::from(
+        "<h1>Backup programs, measured</h1>\n<p>Time on the clock, and what that is to the best of the others; below it the most memory, \
+         how often the program waited for its server, what it sent, and what the repository took then.</p>\n",
+    );
     for workload in names(&current, |record| &record.workload) {
         let here: Vec<&Record> =
             current.iter().copied().filter(|record| record.workload == workload).collect();
@@ -82,6 +85,8 @@ struct Cell {
     wall: f64,
     megabytes: f64,
     waits: Option<f64>,
+    sent: Option<f64>,
+    kept: f64,
     good: bool,
 }
 
@@ -92,6 +97,8 @@ impl Cell {
             wall: middle("wall")?,
             megabytes: middle("memory")? / 1e6,
             waits: middle("waits"),
+            sent: median(runs.iter().filter_map(|run| Some(float(run.link_bytes?[0]) / 1e6)).collect()),
+            kept: median(runs.iter().map(|run| float(run.repository.bytes) / 1e6).collect())?,
             good: runs.iter().all(|run| run.complaint.is_none()),
         })
     }
@@ -110,6 +117,11 @@ impl Cell {
         if let Some(waits) = self.waits {
             let _ = write!(text, ", {waits:.0} waits");
         }
+        text.push_str("<br>");
+        if let Some(sent) = self.sent {
+            let _ = write!(text, "{sent:.2} MB sent, ");
+        }
+        let _ = write!(text, "{:.1} MB kept", self.kept);
         text.push_str("</small>");
         text
     }

@@ -60,10 +60,14 @@ pub(super) fn huge_directory(bench: &mut Bench) -> Figures {
     }
     bench.edit(&workload)?;
     let _before = remote.counts();
-    bench.act(Action::Backup(&root), &place)?;
+    let measured = bench.act(Action::Backup(&root), &place)?;
     let changed = remote.counts();
     bench.clear(&place);
-    Ok(vec![count("one file changed in a directory of a million, bytes sent", changed.bytes_up, 200_000)])
+    let memory = megabytes(measured.peak_rss_bytes);
+    Ok(vec![
+        count("one file changed in a directory of a million, bytes sent", changed.bytes_up, 200_000),
+        Figure::at_most("one file changed in a directory of a million, memory", memory, 200.0, " MB"),
+    ])
 }
 
 #[cfg(feature = "index")]
