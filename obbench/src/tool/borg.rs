@@ -55,6 +55,10 @@ impl Tool for Borg {
                 plain.args(["check", "--repository-only"]);
                 plain
             }
+            Action::FsckData => {
+                plain.args(["check", "--verify-data"]);
+                plain
+            }
             Action::Forget => {
                 plain.args(["prune", "--keep-last", "1"]);
                 plain

@@ -56,6 +56,7 @@ impl Tool for Kitbag {
             Action::Restore(to) => command.args(["restore", "--to"]).arg(to),
             Action::Verify(root) => command.arg("verify").arg(root),
             Action::Fsck => command.arg("fsck"),
+            Action::FsckData => command.args(["fsck", "--read-data"]),
             Action::Forget => command.args(["forget", "--keep", "1h"]),
             Action::Collect => command.arg("gc"),
             Action::Mount(at) => {

@@ -59,6 +59,8 @@ pub enum Action<'a> {
     Verify(&'a Path),
     /// Check the repository's structure.
     Fsck,
+    /// Check all of it, every byte.
+    FsckData,
     /// Forget all generations but the latest.
     Forget,
     /// Remove what no generation needs.

@@ -46,6 +46,7 @@ impl Tool for Restic {
             Action::Restore(to) => command.args(["restore", "latest", "--target"]).arg(to),
             Action::Verify(_) | Action::Show(_) => return None,
             Action::Fsck => command.arg("check"),
+            Action::FsckData => command.args(["check", "--read-data"]),
             Action::Forget => command.args(["forget", "--keep-last", "1"]),
             Action::Collect => command.arg("prune"),
             Action::Mount(at) => {

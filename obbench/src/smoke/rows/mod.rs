@@ -4,6 +4,7 @@ mod large;
 mod mounts;
 mod sizes;
 mod small;
+mod upkeep;
 mod waits;
 
 use std::time::Duration;
@@ -35,9 +36,11 @@ pub const ROWS: &[Row] = &[
         waits::runs,
     ),
     row("restore-waits", "waits of a whole restore without a cache", waits::restore),
+    row("upkeep-waits", "waits of verify, fsck, forget and gc", upkeep::waits),
     row("small-local", "many small files, to a local directory, against tar", small::local),
     row("big-local", "a big random file, to a local directory, against cp and sync", large::local),
     row("big-sftp", "a big random file, over SFTP and back, against sftp put and get", large::direct),
+    row("fsck-data", "all bytes of a repository over SFTP verified, against sftp get", upkeep::data),
     row("small-delay", "many small files over SFTP, with delay against without", small::delay),
     row("big-delay", "a big random file over SFTP at 50 ms and back, against sftp put and get", large::far),
     row(
