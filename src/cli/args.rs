@@ -141,6 +141,9 @@ pub enum Command {
     /// Give generations tags, which keep them from being forgotten
     #[command(subcommand)]
     Tag(Tag),
+    /// List, add, remove and change the passphrases that open the repository
+    #[command(subcommand)]
+    Key(Key),
     /// Forget all generations of a client
     RemoveClient(RemoveClient),
     /// List who is writing to the repository, and since when by the server's clock
@@ -303,6 +306,38 @@ pub enum Tag {
     },
     /// List the generations that have tags
     List,
+}
+
+/// `kitbag key`
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// List the key slots
+    List,
+    /// Add a passphrase; the others go on to open the repository
+    Add(NewKey),
+    /// Take a passphrase away
+    Remove {
+        /// The slot's id, or its beginning
+        #[arg(value_name = "ID")]
+        slot: String,
+        /// Even if no other can be used: nothing in the repository can ever be read again then
+        #[arg(long)]
+        even_last: bool,
+    },
+    /// Put a new passphrase in the place of the one given
+    Change(NewKey),
+}
+
+/// A passphrase to be added.
+#[derive(Debug, Default, ClapArgs)]
+pub struct NewKey {
+    /// What to call it, for people
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Read the new passphrase from this file (one newline at its end is taken off) instead of asking for it
+    #[arg(long, value_name = "FILE")]
+    pub new_passphrase_file: Option<PathBuf>,
 }
 
 /// `kitbag remove-client`

@@ -14,6 +14,7 @@ use crate::cache::CacheError;
 use crate::cache::known::{CacheHome, Known, KnownSlot};
 use crate::chunker::Limits;
 use crate::crypto::Cost;
+use crate::repo::keyring::Keyring;
 use crate::repo::{self, Encryption, InitOptions, OpenError, Repository, Stored, StoredSlot};
 use crate::store::SharedStore;
 use crate::store::local::LocalStore;
@@ -189,11 +190,24 @@ impl Context {
 
     fn make(&self, store: SharedStore, encrypted: bool) -> Result<(Repository, Stored), Failure> {
         let encryption = match encrypted {
-            true => Encryption::Passphrase(self.settings.passphrase.new_one(&self.screen)?, Cost::default()),
+            true => {
+                let passphrase = self.settings.passphrase.new_one(&self.screen)?;
+                Encryption::Passphrase(passphrase, Cost::calibrated(&SystemClock::new()))
+            }
             false => Encryption::None,
         };
         let options = InitOptions { encryption, label: String::new(), limits: Limits::default() };
         Ok(repo::make(store, options, &SystemClock::new())?)
+    }
+
+    /// The repository's key slots, opened.
+    ///
+    /// # Errors
+    /// As [`Self::open_bare`].
+    pub fn keyring(&self, stored: &Stored, store: &SharedStore) -> Result<Keyring, Failure> {
+        let asked = Asked::new(self);
+        let opened = stored.keyring(&store.describe(), &mut |failed| asked.passphrase(failed));
+        opened.map_err(|error| asked.failure.take().unwrap_or_else(|| error.into()))
     }
 
     /// Keeps what opens the repository, so that the next run need not read it first from a server, and knows it again anywhere.

@@ -23,6 +23,7 @@ use crate::look::ExportError;
 use crate::look::find::BadGlob;
 use crate::look::live::Stop;
 use crate::mount::{MountError, PlaceError};
+use crate::repo::keyring::KeyError;
 use crate::repo::{InitError, OpenError};
 use crate::restore::{CatError, RestoreError};
 use crate::sftp::transport::ssh_config::ConfigError;
@@ -195,6 +196,21 @@ impl From<OpenError> for Failure {
                 "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
             ),
             OpenError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<KeyError> for Failure {
+    fn from(error: KeyError) -> Self {
+        let said = error.to_string();
+        match error {
+            KeyError::None(_) => Self::failed(said).hint("`kitbag key list` lists them"),
+            KeyError::Ambiguous(..) => Self::usage(said).hint("give more of the id"),
+            KeyError::Last(_) => {
+                Self::failed(said).hint("add another first, or say --even-last if that is meant")
+            }
+            KeyError::Slot(_) => Self::failed(said),
+            KeyError::Store(error) => error.into(),
         }
     }
 }

@@ -111,6 +111,7 @@ impl Context {
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),
             Command::Forget(args) => commands::forget::run(self, &args),
+            Command::Key(what) => commands::key::run(self, &what),
             Command::Tag(what) => commands::tag::run(self, &what),
             Command::Sessions { what } => commands::sessions::run(self, what.as_ref()),
             Command::RemoveClient(args) => commands::remove_client::run(self, &args),

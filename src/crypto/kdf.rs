@@ -1,9 +1,12 @@
 //! From a passphrase to a key: Argon2id, which makes every guess cost memory and time.
 
+use std::time::Duration;
+
 use argon2::{Algorithm, Argon2, Params, Version};
 use zeroize::Zeroize as _;
 
 use crate::base::secret::{Key32, Passphrase};
+use crate::base::time::Clock;
 
 /// Bytes of a salt.
 pub const SALT_LEN: usize = 16;
@@ -72,6 +75,28 @@ impl Cost {
     }
 }
 
+/// How long opening a slot shall take on the machine that makes it.
+const WANTED: Duration = Duration::from_millis(250);
+
+impl Cost {
+    /// A cost that takes this machine about a quarter of a second, and never less than the default: 64 MiB, and as many passes as that allows. Measuring takes a pass or two.
+    #[must_use]
+    pub fn calibrated(clock: &dyn Clock) -> Self {
+        let one = Self { passes: 1, ..Self::default() };
+        let measure = || {
+            let begun = clock.monotonic();
+            derive(&Passphrase::new(b"how long does it take?".to_vec()), &[0; SALT_LEN], one)?;
+            Some(clock.monotonic().saturating_sub(begun))
+        };
+        // The first one also asks the system for the memory.
+        let (Some(first), Some(second)) = (measure(), measure()) else { return Self::default() };
+        let passes = WANTED.as_micros() / first.min(second).as_micros().max(1);
+        let most = u128::from(MAX_PASSES);
+        let passes = u32::try_from(passes.min(most)).unwrap_or(MAX_PASSES).max(Self::default().passes);
+        Self { passes, ..one }
+    }
+}
+
 impl Default for Cost {
     /// 64 MiB, three passes, one lane: about a tenth of a second, and what RFC 9106 recommends where memory is short.
     fn default() -> Self {
@@ -92,7 +117,10 @@ pub(super) fn derive(passphrase: &Passphrase, salt: &[u8; SALT_LEN], cost: Cost)
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
+    use crate::base::time::Timestamp;
 
     #[test]
     fn no_bomb_and_no_trifle() {
@@ -113,6 +141,26 @@ mod tests {
         ] {
             assert!(Cost::new(memory, passes, lanes).is_err(), "{memory} {passes} {lanes}");
         }
+    }
+
+    /// A clock on which so much time passes at each look.
+    struct Steps(AtomicU64, u64);
+
+    impl Clock for Steps {
+        fn now(&self) -> Timestamp {
+            Timestamp::default()
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_millis(self.0.fetch_add(self.1, Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn the_cost_fits_the_machine() {
+        let passes = |millis| Cost::calibrated(&Steps(AtomicU64::new(0), millis)).passes;
+        assert_eq!([0, 1, 10, 50, 200, 10_000].map(passes), [32, 32, 25, 5, 3, 3]);
+        assert_eq!(Cost::calibrated(&Steps(AtomicU64::new(0), 1)).memory_kib, Cost::default().memory_kib);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod config;
 mod guess;
 pub mod init;
+pub mod keyring;
 pub mod keys;
 pub mod open;
 

@@ -137,7 +137,18 @@ impl Stored {
         store: SharedStore,
         passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
     ) -> Result<Repository, OpenError> {
-        let at = || store.describe();
+        let (config, unlocked) = self.open_any(&store.describe(), passphrase)?;
+        let Unlocked { master, slot, in_the_clear } = unlocked;
+        Ok(Repository::new(store, config, Keys::derive(&master), slot, in_the_clear))
+    }
+
+    /// Finds the slot that opens, and makes sure that whoever wrote the configuration had the key.
+    pub(super) fn open_any(
+        &self,
+        at: &str,
+        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+    ) -> Result<(Config, Unlocked), OpenError> {
+        let at = || at.to_owned();
         let config_error = |error| match error {
             ConfigError::Foreign => OpenError::NoRepository { at: at() },
             ConfigError::NewerFormat(version) => OpenError::NewerFormat { at: at(), version },
@@ -145,7 +156,7 @@ impl Stored {
             ConfigError::Damaged => OpenError::DamagedConfig { at: at() },
         };
         let unverified = Config::decode(&self.config).map_err(config_error)?;
-        let Unlocked { master, slot, in_the_clear } =
+        let unlocked =
             keys::unlock(unverified.repository(), &self.slots, passphrase).map_err(
                 |locked| match locked {
                     Locked::NoSlot => OpenError::NoKeySlot { at: at() },
@@ -156,9 +167,9 @@ impl Stored {
                     }
                 },
             )?;
-        let keys = Keys::derive(&master);
+        let keys = Keys::derive(&unlocked.master);
         let config = unverified.verify(keys.config()).map_err(config_error)?;
-        Ok(Repository::new(store, config, keys, slot, in_the_clear))
+        Ok((config, unlocked))
     }
 }
 

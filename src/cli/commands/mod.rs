@@ -12,6 +12,7 @@ pub mod fsck;
 pub mod gc;
 pub mod generations;
 pub mod init;
+pub mod key;
 pub mod ls;
 pub mod mount;
 pub mod nightly;

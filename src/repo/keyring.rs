@@ -1,0 +1,247 @@
+//! The key slots of a repository: listed, added, removed. None of it touches data: every slot holds the same master key.
+//!
+//! A slot is a file that is written once like all others. Changing a passphrase is adding a slot and removing the one that was opened, in this order, so that whoever is killed in
+//! between has both. The last slot that can be used is not removed unless that is asked for in words: without any, nothing in the repository can ever be read again.
+
+use super::keys::{self, StoredSlot};
+use super::open::{OpenError, Stored};
+use crate::base::id::{KeySlotId, RepositoryId};
+use crate::base::secret::Passphrase;
+use crate::base::time::Clock;
+use crate::crypto::{Cost, KeySlot, KeySlotError, MasterKey, Protection};
+use crate::store::{Class, ErrorKind, Store, StoreError, layout};
+
+/// Why a slot was not added or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// There is no such slot.
+    #[error("there is no key slot {0}")]
+    None(String),
+    /// There are several.
+    #[error("{0} is the beginning of several key slots ({1})")]
+    Ambiguous(String, String),
+    /// No other could be used.
+    #[error(
+        "no other key slot than {0} can be used, and without any nothing in the repository can ever be read again"
+    )]
+    Last(KeySlotId),
+    /// No slot could be made.
+    #[error(transparent)]
+    Slot(#[from] KeySlotError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A slot as it lies in the repository.
+#[derive(Debug)]
+pub struct ListedSlot {
+    /// Its id.
+    pub id: KeySlotId,
+    /// What it is, if it can be read.
+    pub slot: Result<KeySlot, KeySlotError>,
+}
+
+impl Stored {
+    /// The slots, oldest first, damaged ones last. Opens none of them.
+    #[must_use]
+    pub fn slots(&self) -> Vec<ListedSlot> {
+        let list = |stored: &StoredSlot| ListedSlot {
+            id: stored.id,
+            slot: KeySlot::decode(stored.id, &stored.bytes),
+        };
+        let mut slots: Vec<_> = self.slots.iter().map(list).collect();
+        slots.sort_by_key(|one| (one.slot.is_err(), one.slot.as_ref().ok().map(KeySlot::created), one.id));
+        slots
+    }
+
+    /// Opens the slots for changing them; see [`Stored::unlock`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keyring(
+        &self,
+        at: &str,
+        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+    ) -> Result<Keyring, OpenError> {
+        let (config, keys::Unlocked { master, slot, .. }) = self.open_any(at, passphrase)?;
+        Ok(Keyring { repository: config.repository, slots: self.slots(), master, opened: slot })
+    }
+}
+
+/// Open key slots.
+pub struct Keyring {
+    repository: RepositoryId,
+    slots: Vec<ListedSlot>,
+    master: MasterKey,
+    opened: KeySlotId,
+}
+
+impl Keyring {
+    /// The slot that was opened.
+    #[must_use]
+    pub fn opened(&self) -> KeySlotId {
+        self.opened
+    }
+
+    /// The label of the slot that was opened.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        let opened = self.slots.iter().find(|one| one.id == self.opened);
+        opened.and_then(|one| one.slot.as_ref().ok()).map_or("", KeySlot::label)
+    }
+
+    /// Whether some slot needs no passphrase.
+    #[must_use]
+    pub fn has_clear(&self) -> bool {
+        self.usable().any(|slot| !slot.needs_passphrase())
+    }
+
+    fn usable(&self) -> impl Iterator<Item = &KeySlot> {
+        self.slots
+            .iter()
+            .filter_map(|one| one.slot.as_ref().ok())
+            .filter(|slot| slot.repository() == self.repository)
+    }
+
+    /// The slot that an id, or the beginning of one, means.
+    ///
+    /// # Errors
+    /// `None`, `Ambiguous`.
+    pub fn find(&self, beginning: &str) -> Result<KeySlotId, KeyError> {
+        let ids = self.slots.iter().map(|one| one.id);
+        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(beginning)).collect();
+        match fitting[..] {
+            [one] => Ok(one),
+            [] => Err(KeyError::None(crate::base::text::escape(beginning.as_bytes()))),
+            _ => {
+                let ids: Vec<_> = fitting.iter().map(ToString::to_string).collect();
+                Err(KeyError::Ambiguous(beginning.to_owned(), ids.join(", ")))
+            }
+        }
+    }
+
+    /// Adds a slot that this passphrase opens. Two round trips.
+    ///
+    /// # Errors
+    /// When it cannot be made or stored.
+    pub fn add(
+        &self,
+        store: &dyn Store,
+        passphrase: &Passphrase,
+        cost: Cost,
+        label: &str,
+        clock: &dyn Clock,
+    ) -> Result<KeySlotId, KeyError> {
+        let protection = Protection::argon2id(cost);
+        let slot =
+            KeySlot::wrap(&self.master, self.repository, protection, Some(passphrase), label, clock.now())?;
+        let name = layout::key_slot(slot.id());
+        let mut file = store.create(&name.with_suffix(".part"), Class::Control);
+        file.append(slot.encode())?;
+        file.commit(&name).wait()?;
+        Ok(slot.id())
+    }
+
+    /// Removes a slot; the last one that can be used only if `even_last`. `added` is one that came since these were read.
+    ///
+    /// # Errors
+    /// `Last`; what the store says.
+    pub fn remove(
+        &self,
+        store: &dyn Store,
+        id: KeySlotId,
+        added: Option<KeySlotId>,
+        even_last: bool,
+    ) -> Result<(), KeyError> {
+        let is_usable = self.usable().any(|slot| slot.id() == id);
+        let others = self.usable().any(|slot| slot.id() != id) || added.is_some();
+        if is_usable && !others && !even_last {
+            return Err(KeyError::Last(id));
+        }
+        match store.remove(&layout::key_slot(id)).wait() {
+            Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::time::SystemClock;
+    use crate::chunker::Limits;
+    use crate::repo::{Encryption, InitOptions, init, open};
+    use crate::store::testing::{FaultyStore, MemoryStore};
+
+    fn passphrase(text: &str) -> Passphrase {
+        Passphrase::new(text.into())
+    }
+
+    fn repository() -> MemoryStore {
+        let store = MemoryStore::new();
+        let encryption = Encryption::Passphrase(passphrase("first"), Cost::TRIFLE);
+        let options = InitOptions { encryption, label: "first".into(), limits: Limits::default() };
+        init(Arc::new(store.clone()), options, &SystemClock::new()).unwrap();
+        store
+    }
+
+    fn keyring(store: &MemoryStore, text: &str) -> Result<Keyring, OpenError> {
+        let stored = Stored::read(store).unwrap();
+        stored.keyring("here", &mut |failed| (failed == 0).then(|| passphrase(text)))
+    }
+
+    fn opens(store: &MemoryStore, text: &str) -> bool {
+        open(Arc::new(store.clone()), &mut |failed| (failed == 0).then(|| passphrase(text))).is_ok()
+    }
+
+    fn add(store: &dyn Store, keyring: &Keyring, text: &str) -> Result<KeySlotId, KeyError> {
+        keyring.add(store, &passphrase(text), Cost::TRIFLE, text, &SystemClock::new())
+    }
+
+    #[test]
+    fn every_passphrase_opens_until_its_slot_is_removed() {
+        let store = repository();
+        let first = keyring(&store, "first").unwrap();
+        let second = add(&store, &first, "second").unwrap();
+        assert!(opens(&store, "first") && opens(&store, "second") && !opens(&store, "third"));
+        let ring = keyring(&store, "second").unwrap();
+        assert_eq!((ring.opened(), ring.label()), (second, "second"));
+        assert!(matches!(ring.find(""), Err(KeyError::Ambiguous(..))));
+        assert_eq!(ring.find(&second.to_string()[..12]).unwrap(), second);
+        ring.remove(&store, first.opened(), None, false).unwrap();
+        assert!(!opens(&store, "first") && opens(&store, "second"));
+    }
+
+    #[test]
+    fn the_last_one_that_can_be_used_stays_unless_told() {
+        let store = repository();
+        let ring = keyring(&store, "first").unwrap();
+        let other = add(&store, &ring, "second").unwrap();
+        // A damaged one does not count.
+        store.flip(&layout::key_slot(other), 30);
+        let ring = keyring(&store, "first").unwrap();
+        assert!(matches!(ring.remove(&store, ring.opened(), None, false), Err(KeyError::Last(_))));
+        ring.remove(&store, other, None, false).unwrap();
+        ring.remove(&store, ring.opened(), None, true).unwrap();
+        assert!(matches!(keyring(&store, "first"), Err(OpenError::NoKeySlot { .. })));
+    }
+
+    #[test]
+    fn a_change_that_is_killed_anywhere_leaves_a_passphrase_that_opens() {
+        for k in 0..4 {
+            let store = repository();
+            let ring = keyring(&store, "first").unwrap();
+            let stopped = FaultyStore::stop_after(Arc::new(store.clone()), k);
+            let changed = add(&stopped, &ring, "second")
+                .and_then(|added| ring.remove(&stopped, ring.opened(), Some(added), false));
+            assert!(opens(&store, "first") || opens(&store, "second"), "after {k}");
+            assert_eq!(opens(&store, "first"), changed.is_err(), "after {k}");
+            if changed.is_ok() {
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stopped.finish()));
+            }
+        }
+    }
+}
