@@ -222,6 +222,16 @@ mod tests {
     }
 
     #[test]
+    fn a_bag_that_is_excluded_is_not_found_by_its_table_at_hand() {
+        let mut index = index();
+        let mut tables = BagTables::new(1 << 20);
+        assert!(locate(&mut tables, &index, &[5]).0[0].is_some());
+        assert!(locate(&mut tables, &index, &[6]).0[0].is_some());
+        index.exclude(&HashSet::from([bag(0, vec![]).entry().bag]));
+        assert_eq!(locate(&mut tables, &index, &[7]), (vec![None], 0));
+    }
+
+    #[test]
     fn the_least_recently_used_goes_first() {
         let index = index();
         let mut tables = BagTables::new(2 * (100 * size_of::<Object>() + 128));
