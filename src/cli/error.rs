@@ -382,10 +382,12 @@ impl From<MountError> for Failure {
             MountError::Place(PlaceError::NotEmpty(_) | PlaceError::Within { .. }) => {
                 failure.hint("name an empty directory elsewhere")
             }
-            MountError::System { source, .. } => match source.kind() {
+            MountError::System { source, for_others, .. } => match source.kind() {
                 io::ErrorKind::NotFound => failure.hint("it takes /dev/fuse and fusermount3: install fuse3"),
+                io::ErrorKind::PermissionDenied if for_others => failure
+                    .hint("unless root asks, --allow-other takes a line user_allow_other in /etc/fuse.conf"),
                 io::ErrorKind::PermissionDenied => {
-                    failure.hint("--allow-other takes a line user_allow_other in /etc/fuse.conf")
+                    failure.hint("you need read and write access to /dev/fuse")
                 }
                 _ => failure,
             },

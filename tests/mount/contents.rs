@@ -58,7 +58,7 @@ fn mount_serves_eight_readers_within_its_memory() {
     if !need::fuse() {
         return;
     }
-    let kitbag = saved("head -c 40M /dev/urandom > random; seq 4000000 > text");
+    let kitbag = saved("head -c 24M /dev/urandom > random; seq 3000000 > text");
     let live = kitbag.path("live");
     let mounted = Mounted::new(&kitbag, "mnt", &["--memory", "16M"]);
     let seen = mounted.latest(&live);
@@ -73,7 +73,7 @@ fn mount_serves_eight_readers_within_its_memory() {
                 let len = live.metadata().unwrap().len();
                 let mut random = Random::new(reader);
                 let (mut wanted, mut found) = (vec![0; 128 << 10], vec![0; 128 << 10]);
-                for _ in 0..25 {
+                for _ in 0..16 {
                     let at = random.below(len - (128 << 10));
                     live.read_exact_at(&mut wanted, at).unwrap();
                     seen.read_exact_at(&mut found, at).unwrap();

@@ -127,7 +127,7 @@ pub struct Mount {
     #[arg(long)]
     pub daemon: bool,
 
-    /// Keep so many bytes of contents in memory [default: 128M]
+    /// Keep so many bytes of contents in memory [default: 64M]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
 

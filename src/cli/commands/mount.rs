@@ -23,7 +23,7 @@ use crate::store::SharedStore;
 use crate::store::open::Location;
 
 /// Bytes of contents that are kept unless said otherwise.
-const MEMORY: u64 = 128 << 20;
+const MEMORY: u64 = 64 << 20;
 
 /// How old the list of generations may be unless said otherwise.
 const REFRESH: Duration = Duration::from_secs(60);

@@ -24,6 +24,7 @@ use super::super::{OPENED, Options};
 use super::{Core, Fuse, Handles};
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
+use crate::base::text::escape;
 use crate::base::time::{Clock, SystemClock};
 use crate::contents::Blocks;
 use crate::entry::Owner;
@@ -49,11 +50,13 @@ pub enum MountError {
     /// Not there.
     #[error("cannot mount: {0}")]
     Place(#[from] PlaceError),
-    /// The system refused.
-    #[error("cannot mount on {at}: {source}")]
+    /// The system, or the program that mounts for those who are not root, refused.
+    #[error("cannot mount on {at}: {}", .source.to_string().trim_end())]
     System {
         /// The directory.
         at: String,
+        /// Whether others were to look, too.
+        for_others: bool,
         /// Why.
         source: io::Error,
     },
@@ -110,7 +113,8 @@ pub fn mount(
     config.n_threads = Some(TAKERS);
     let session = Session::new(Fuse(core), &at, &config).and_then(Session::spawn);
     let session = session.map_err(|source| MountError::System {
-        at: crate::base::text::escape(at.as_os_str().as_encoded_bytes()),
+        at: escape(at.as_os_str().as_encoded_bytes()),
+        for_others: options.allow_other,
         source,
     })?;
     Ok(Mounted { at, session: Some(session), trouble })
