@@ -130,5 +130,8 @@ fn no_bytes_harm_a_decoder() {
             }
         }
     }
-    assert!(good > 100, "only {good} of the spoilt files could still be decoded: the others may all fail too early");
+    assert!(
+        good > 100,
+        "only {good} of the spoilt files could still be decoded: the others may all fail too early"
+    );
 }

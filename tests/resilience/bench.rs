@@ -16,7 +16,9 @@ use obbench::sshd::{Sshd, SshdOptions, Subsystem};
 use crate::common::{Kitbag, Outcome, manifest};
 
 /// No run takes so long, unless it hangs.
-const PATIENCE: Duration = Duration::from_secs(150);
+fn patience() -> Duration {
+    Duration::from_secs(if is_long() { 3600 } else { 150 })
+}
 
 /// `--link-timeout` of the runs that are about silence. On a loaded machine a connection may take as long.
 pub const LINK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -172,7 +174,7 @@ impl Bench {
     /// Waits until so many bytes have reached the server.
     pub fn wait_for_upload(&self, bytes: u64) {
         let arrived = || self.relay.traffic().bytes_up >= bytes;
-        assert!(clock::wait_until(PATIENCE, arrived), "{:?}", self.relay.traffic());
+        assert!(clock::wait_until(patience(), arrived), "{:?}", self.relay.traffic());
     }
 }
 
@@ -218,7 +220,7 @@ impl Running {
 
     /// Waits for the end.
     pub fn end(mut self) -> Outcome {
-        let in_time = clock::wait_until(PATIENCE, || self.is_over());
+        let in_time = clock::wait_until(patience(), || self.is_over());
         if !in_time {
             self.child.kill().expect("ours");
         }

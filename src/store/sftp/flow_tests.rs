@@ -99,6 +99,8 @@ fn a_far_server_gets_more_channels() {
     let machine = machine();
     machine.set_latency(Duration::from_millis(200));
     let store = store(&machine);
+    // What the first answer tells is known when the next request is looked at.
+    store.list(&name("bags")).wait().unwrap();
     store.list(&name("bags")).wait().unwrap();
     assert_eq!(store.lanes(), 8);
     let uploads: Vec<_> = (0..8)
@@ -107,4 +109,32 @@ fn a_far_server_gets_more_channels() {
         .collect();
     assert_eq!(uploads.len(), 8);
     assert_eq!(machine.most_channels(), 9);
+}
+
+/// What was acknowledged is not sent again, and little is not: 4 MiB of a file, and a file on a channel.
+#[test]
+fn a_cut_costs_little_on_each_channel() {
+    const LEN: usize = 12;
+    let machine = machine();
+    machine.set_latency(Duration::from_millis(10));
+    machine.fault(Some(Kind::Write), 120, Fault::CutAfter);
+    let store = store(&machine);
+    let files: Vec<_> = (0..4).map(|at| name(&format!("bags/{at:02x}/one"))).collect();
+    std::thread::scope(|scope| {
+        for file in &files {
+            let mut upload = store.create(&file.with_suffix(".part"), Class::Bulk);
+            scope.spawn(move || {
+                for _ in 0..LEN {
+                    upload.append(vec![0; 1 << 20]).unwrap();
+                }
+                upload.commit(file).wait().unwrap();
+            });
+        }
+    });
+    assert_eq!(machine.connections(), 2);
+    let size = 255 * 1024;
+    let sent = machine.kinds().iter().filter(|kind| **kind == Kind::Write).count();
+    let needed = files.len() * (LEN << 20).div_ceil(size);
+    let each = (4_usize << 20).div_ceil(size) + 1;
+    assert!(sent > needed && sent <= needed + files.len() * each, "{sent} of {needed}, {each} each");
 }
