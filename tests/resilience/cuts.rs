@@ -22,7 +22,9 @@ fn strike(bench: &Bench, run: &mut Running, direction: Direction, fault: Fault, 
     for (number, gap) in gaps.iter().enumerate() {
         let before = bench.relay.traffic().connections;
         bench.relay.fault_after(direction, *gap, fault);
-        let struck = clock::wait_until(Duration::from_secs(60), || bench.relay.has_struck() || run.is_over());
+        // The next one may be a hundred megabytes away, which takes a loaded machine its time.
+        let reach = Duration::from_secs(if is_long() { 600 } else { 60 });
+        let struck = clock::wait_until(reach, || bench.relay.has_struck() || run.is_over());
         assert!(struck && bench.relay.has_struck(), "fault {number} of {gaps:?} did not happen");
         let since = clock::now();
         let limit = if fault == Fault::Cut { AT_ONCE } else { LINK_TIMEOUT + Duration::from_secs(3) };
