@@ -107,10 +107,17 @@ fn plot(
     let mut chart = ChartBuilder::on(&above)
         .caption(title, ("sans-serif", 16))
         .margin(8)
+        .margin_right(36)
         .x_label_area_size(28)
         .y_label_area_size(48)
         .build_cartesian_2d(left..right, 0.0..top)?;
-    chart.configure_mesh().light_line_style(TRANSPARENT).x_labels(8).y_labels(6).draw()?;
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .x_labels(6)
+        .y_labels(6)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .draw()?;
     for (number, (name, points)) in lines.iter().enumerate() {
         let colour = COLOURS.get(number % COLOURS.len()).copied().unwrap_or(BLACK);
         chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
