@@ -10,8 +10,8 @@ use crate::base::time::{SystemClock, Timestamp};
 use crate::generation::tags;
 use crate::monitor::Severity;
 use crate::monitor::collect::Collect;
-use crate::store::testing::FaultyStore;
-use crate::store::{Name, layout};
+use crate::store::testing::{Fault, FaultyStore, Op};
+use crate::store::{ErrorKind, Name, layout};
 
 fn repair() -> Options {
     Options {
@@ -164,4 +164,16 @@ fn when_the_time_is_over_no_further_bag_is_begun() {
     let clock = Hasty(std::sync::atomic::AtomicU64::new(0));
     let summary = run(&bench.repository, &options, &monitor, &clock, &Cancel::new()).unwrap();
     assert!(summary.left_out > 0 && summary.read_up_to.is_some());
+}
+
+#[test]
+fn a_bag_that_is_collected_while_it_is_checked_is_no_damage() {
+    let bench = Bench::filled();
+    // It is listed, and not there when it is read; nobody needs it.
+    let name = layout::bag(BagId([0x77; 16]));
+    bench.memory.put(&name, vec![0; 500]);
+    let fault = |op| Fault::fail(op, ErrorKind::NotFound).below(name.as_str());
+    let faulty = FaultyStore::new(Arc::new(bench.memory.clone()), vec![fault(Op::Read), fault(Op::ReadTail)]);
+    let (summary, collect) = check(&bench.over(Arc::new(faulty)), false);
+    assert_eq!(summary.damages, 0, "{:#?}", collect.problems());
 }

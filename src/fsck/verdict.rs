@@ -8,7 +8,7 @@ use super::blame::{Blame, Paths};
 use super::graph::Graph;
 use super::listing::Listing;
 use super::reach::{Found, Held, Reach};
-use super::report::{Report, given};
+use super::report::{Report, Unreadable, given};
 use super::small::Contents;
 use crate::bag::BagKind;
 use crate::bag::source::Source;
@@ -217,6 +217,10 @@ impl Verdict<'_> {
                 None => {
                     hit.wrongs.push("it is missing".to_owned());
                     None
+                }
+                // It was listed and is gone: collected meanwhile, unless somebody needs it.
+                Some(_) if hit.generations.is_empty() && hit.wrongs == [Unreadable::Missing.to_string()] => {
+                    continue;
                 }
                 Some(bag) => bag.sound.as_ref().map(|sound| sound.entry.kind),
             };
