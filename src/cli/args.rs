@@ -454,6 +454,10 @@ pub struct Gc {
     /// Change nothing: say what would be freed
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+
+    /// Copy at most so many bytes out of bags that are small or mostly dead, such as 500M; 0 to copy none [default: 1G]
+    #[arg(long, value_name = "SIZE")]
+    pub max_repack: Option<String>,
 }
 
 /// `kitbag cache`

@@ -13,6 +13,7 @@ use super::flight::{Flight, fly};
 use super::report::{Unreadable, given};
 use crate::bag::Table;
 use crate::bag::format::{BagKind, HEADER, MAX_TABLE, TRAILER};
+use crate::bag::moved::Moves;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::base::cancel::Cancel;
 use crate::base::id::BagId;
@@ -56,6 +57,7 @@ pub struct Bags {
     missing: Mutex<Missing>,
     bad: Mutex<HashSet<(BagNo, u64)>>,
     wrongs: Mutex<BTreeMap<BagNo, Vec<Wrong>>>,
+    moves: Moves,
 }
 
 #[derive(Default)]
@@ -146,6 +148,7 @@ impl Bags {
             missing: Mutex::default(),
             bad: Mutex::default(),
             wrongs: Mutex::default(),
+            moves: Moves::default(),
         };
         let mut large = Vec::new();
         flight.land(|(number, id, listed), answer| {
@@ -226,6 +229,11 @@ impl Bags {
         }
     }
 
+    /// Follows these moves from now on.
+    pub fn know_moves(&mut self, moves: Moves) {
+        self.moves = moves;
+    }
+
     /// The bags that are there, in the order of their numbers.
     pub fn existing(&self) -> &[Bag] {
         &self.bags
@@ -285,16 +293,23 @@ impl Bags {
 
     /// Where a reference to an object in a bag of this kind leads.
     pub fn target(&self, kind: BagKind, reference: &Reference) -> Target {
-        let number = self.number_of(reference.place.bag);
-        let nowhere = Target { bag: number, holds: false, node: None };
-        let Some(sound) = self.get(number).and_then(|bag| bag.sound.as_ref()) else { return nowhere };
-        if sound.entry.kind != kind {
-            return nowhere;
+        let bag = self.number_of(reference.place.bag);
+        if let Some(target) = self.target_there(kind, reference) {
+            return target;
         }
+        // Where it is said to be it is not: it may have been moved.
+        let place = self.moves.resolve(&reference.place);
+        let moved = place.and_then(|place| self.target_there(kind, &Reference { id: reference.id, place }));
+        moved.map_or(Target { bag, holds: false, node: None }, |target| Target { bag, ..target })
+    }
+
+    fn target_there(&self, kind: BagKind, reference: &Reference) -> Option<Target> {
+        let number = self.number_of(reference.place.bag);
+        let sound = self.get(number)?.sound.as_ref().filter(|sound| sound.entry.kind == kind)?;
         let print = print(reference);
-        let Ok(at) = sound.prints.binary_search(&print) else { return nowhere };
+        let at = sound.prints.binary_search(&print).ok()?;
         let node = (kind == BagKind::Tree).then(|| sound.first.saturating_add(self::number(at)));
-        Target { bag: number, holds: !lock(&self.bad).contains(&(number, print)), node }
+        Some(Target { bag: number, holds: !lock(&self.bad).contains(&(number, print)), node })
     }
 
     /// Remembers that an object is damaged.

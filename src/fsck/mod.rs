@@ -161,7 +161,8 @@ pub fn run(
     monitor.phase("checking bags");
     let mut bags = Bags::read(ends, cancel)?;
     let tables = bags.take_tables();
-    small::compare(&contents.claims, &bags, !listing.collecting.is_empty(), &report);
+    bags.know_moves(std::mem::take(&mut contents.moves).into_iter().collect());
+    small::compare(&contents.claims, &bags, &report);
 
     let of_kind = |wanted: BagKind| -> Vec<BagNo> {
         let sound = |bag: &bags::Bag| bag.sound.as_ref().is_some_and(|sound| sound.entry.kind == wanted);

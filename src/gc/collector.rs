@@ -1,13 +1,16 @@
 //! The steps of a collection, in their order.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use super::known::Known;
 use super::listing::{Catalogues, First, Held, Second, Sessions, Top, clients, sessions};
 use super::publish::{Drafts, Published};
+use super::repack::{self, Repacked};
 use super::survey::{self, Survey, ids};
 use super::sweep::Sweep;
 use super::{GcError, Options, Summary, thinned, verdict};
+use crate::bag::moved::follow;
 use crate::bag::reader::BagReader;
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
@@ -93,6 +96,10 @@ impl<'a> Collector<'a> {
         let amount = if others.is_empty() { &mut summary.removed } else { &mut summary.waiting };
         all.iter().filter_map(|bag| survey.below.bags.get(bag)).for_each(|bag| amount.add(bag.size));
         survey.remains(&others).iter().for_each(|(_, bytes)| summary.remains.add(*bytes));
+        let is_young = |bag| survey.is_young(bag, &others);
+        let chosen = repack::choose::choose(&survey, &known.union, &self.options.repack, &is_young);
+        let copied = chosen.small.iter().map(|(_, bag)| bag).chain(&chosen.sparse);
+        copied.filter_map(|bag| survey.below.bags.get(bag)).for_each(|bag| summary.repacked.add(bag.size));
         Ok(summary)
     }
 
@@ -137,12 +144,15 @@ impl<'a> Collector<'a> {
             remove_bags(&mut late, &survey, &doomed.bags);
         }
 
+        let repacked = self.repack(session, known, &mut survey, others, (&mut drafts, &mut summary))?;
         self.monitor.phase("condemning");
-        let dead = survey.plan(known, others).dead;
+        let mut dead = survey.plan(known, others).dead;
+        dead.retain(|bag| !repacked.emptied.contains(bag) && !repacked.thinned.contains(bag));
         self.judge(&mut survey, known, others, &mut drafts)?;
         let mut new = None;
-        if !dead.is_empty() {
-            let list = List { dead, seen: ids(known), ..List::default() };
+        if !dead.is_empty() || !repacked.is_empty() {
+            let (emptied, thinned) = (repacked.emptied, repacked.thinned);
+            let list = List { dead, emptied, thinned, seen: ids(known) };
             let (id, published) = drafts.list(&list);
             if others.is_empty() {
                 // Most likely nobody comes in between.
@@ -166,11 +176,43 @@ impl<'a> Collector<'a> {
 
         let mut last = Published::default();
         if !is_idle {
-            self.look_again(session, known, &survey, new.as_ref(), &mut drafts)?;
+            self.look_again(session, known, &mut survey, new.as_ref(), &mut drafts)?;
             last = drafts.publish()?;
         }
         survey.sentences.extend(new);
         self.finish(&survey, &last, late, summary)
+    }
+
+    /// Copies bags into others, and publishes what was moved.
+    fn repack(
+        &self,
+        session: &Session,
+        known: &Known<'_>,
+        survey: &mut Survey,
+        others: &[Held],
+        (drafts, summary): (&mut Drafts<'_>, &mut Summary),
+    ) -> Result<Repacked, GcError> {
+        let is_young = |bag| survey.is_young(bag, others);
+        let limits = &self.options.repack;
+        let to_whom = (self.monitor, self.cancel);
+        let repacked =
+            repack::run((self.repository, &self.reader), (known, survey), limits, &is_young, to_whom)?;
+        if repacked.is_empty() {
+            return Ok(repacked);
+        }
+        let records = drafts.moved(&repacked).publish(session)?;
+        survey.moved(records, &repacked.replaced);
+        self.reader.know_moves(Arc::new(survey.moves.clone()));
+        let mut old = Sweep::new(self.store(), self.monitor);
+        repacked.replaced.iter().for_each(|record| old.remove(layout::moved(*record), None));
+        old.finish()?;
+        for file in
+            repacked.emptied.iter().chain(&repacked.thinned).filter_map(|bag| survey.below.bags.get(bag))
+        {
+            summary.repacked.add(file.size);
+        }
+        repacked.bags.iter().for_each(|bag| summary.written.add(bag.entry().size));
+        Ok(repacked)
     }
 
     /// Goes on with the lists that are there: notes whom they wait for, and dooms what nobody is waited for any more.
@@ -205,7 +247,7 @@ impl<'a> Collector<'a> {
         &self,
         session: &Session,
         known: &mut Known<'_>,
-        survey: &Survey,
+        survey: &mut Survey,
         new: Option<&Sentence>,
         drafts: &mut Drafts<'_>,
     ) -> Result<(), GcError> {
@@ -218,6 +260,8 @@ impl<'a> Collector<'a> {
                 .then_some(())
                 .ok_or_else(|| lost(session));
         };
+        // Behind the sessions, as what they publish always is.
+        let moved = self.store().list(&layout::directory("moved"));
         let top = self.store().list(&layout::directory("generations"));
         let catalogues = Catalogues::ask(self.store(), &survey.top.clients);
         let held = sessions(&listed.wait()?).held;
@@ -229,6 +273,11 @@ impl<'a> Collector<'a> {
         let more: Vec<ClientId> =
             clients(&top.wait()?).into_iter().filter(|client| !survey.top.clients.contains(client)).collect();
         generations.extend(Catalogues::ask(self.store(), &more).wait()?);
+        let moved = follow::ids(&moved.wait()?);
+        let unread: Vec<_> =
+            moved.into_iter().filter(|id| survey.records.iter().all(|one| one.id != *id)).collect();
+        let records = follow::read(&**self.repository.cached(), &self.repository.sealing(), &unread)?;
+        survey.moved(records.into_iter().flatten().collect(), &[]);
         known.learn(&generations)?;
         let waits = waits(&new.list, &others, known);
         let written = drafts.doomed(new.id).cloned();

@@ -88,9 +88,9 @@ impl Second {
     /// Asks for the rest of the top.
     pub fn ask(store: &dyn Store) -> Self {
         let list = |name: &str| store.list(&layout::directory(name));
-        let moved = list("moved");
-        // Sessions before generations: one that has just become a generation is seen as one of them.
+        // Sessions before what they publish: of one that is not there any more, all that it has published is seen.
         let sessions = list("sessions");
+        let moved = list("moved");
         Self { moved, sessions, clients: list("generations"), bags: list("bags") }
     }
 

@@ -18,6 +18,7 @@ mod known;
 mod listing;
 mod plan;
 mod publish;
+mod repack;
 mod segments;
 mod survey;
 mod sweep;
@@ -32,6 +33,7 @@ use crate::monitor::Monitor;
 use crate::repo::Repository;
 
 pub use error::GcError;
+pub use repack::Limits;
 
 /// How to collect.
 #[derive(Debug, Clone)]
@@ -42,13 +44,20 @@ pub struct Options {
     pub dry_run: bool,
     /// A session that was not renewed for so long, by the server's clock, is revoked: whoever held it is gone.
     pub stale: Duration,
+    /// What is repacked.
+    pub repack: Limits,
 }
 
 impl Options {
-    /// A week until a session is stale.
+    /// A week until a session is stale, and the usual limits to repacking.
     #[must_use]
     pub fn new(client: &str) -> Self {
-        Self { client: client.to_owned(), dry_run: false, stale: Duration::from_secs(7 * 24 * 3600) }
+        Self {
+            client: client.to_owned(),
+            dry_run: false,
+            stale: Duration::from_secs(7 * 24 * 3600),
+            repack: Limits::default(),
+        }
     }
 }
 
@@ -82,6 +91,10 @@ pub struct Summary {
     pub waiting: Amount,
     /// Remains of uploads that were cut off, removed.
     pub remains: Amount,
+    /// Bags whose objects were copied into others, so that they can go.
+    pub repacked: Amount,
+    /// The bags that they were copied to.
+    pub written: Amount,
     /// Index segments written.
     pub segments_written: u64,
     /// Index segments removed.

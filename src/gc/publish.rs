@@ -3,13 +3,16 @@
 use std::collections::HashSet;
 
 use super::GcError;
+use super::repack::Repacked;
 use super::segments::{self, Group, Read};
+use crate::bag::moved::{self, follow::Record};
 use crate::base::id::{BagId, CollectionId, SegmentId};
 use crate::condemned::reading::{self, Names};
 use crate::condemned::{Doomed, List, Waits};
 use crate::crypto::Kind;
 use crate::generation::draft::Blank;
 use crate::generation::{Draft, Session, SessionError};
+use crate::index::Segment;
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::Repository;
 use crate::sealed;
@@ -33,6 +36,34 @@ pub struct Drafts<'a> {
     waits: Vec<Draft>,
     /// What is left of each group, if anything is.
     segments: Vec<(Group, Option<Draft>)>,
+}
+
+/// What was moved, written and not published yet.
+pub struct Moved {
+    records: Vec<(Record, Draft)>,
+    segment: Option<Draft>,
+}
+
+impl Moved {
+    /// Publishes it under a lease that is found held: three serial round trips beside those of writing. The records.
+    ///
+    /// # Errors
+    /// When the lease is gone.
+    pub fn publish(mut self, session: &Session) -> Result<Vec<Record>, GcError> {
+        self.records.iter_mut().try_for_each(|(_, draft)| draft.written())?;
+        self.segment.as_mut().map_or(Ok(()), Draft::written)?;
+        session.still_held().wait().map_err(|error| session.failure(error))?;
+        let records: Vec<_> =
+            self.records.into_iter().map(|(record, draft)| (record, draft.publish())).collect();
+        let segment = self.segment.map(Draft::publish);
+        let mut published = Vec::new();
+        for (record, publishing) in records {
+            publishing.wait()?;
+            published.push(record);
+        }
+        segment.map_or(Ok(true), crate::generation::draft::Publishing::wait)?;
+        Ok(published)
+    }
 }
 
 /// What was published.
@@ -147,6 +178,21 @@ impl<'a> Drafts<'a> {
             self.segments.push((group, Some(blank.write(&plaintext))));
         }
         Ok(())
+    }
+
+    /// Writes what was moved, and a segment that names the new bags. It must be published before anything else.
+    pub fn moved(&mut self, repacked: &Repacked) -> Moved {
+        let mut records = Vec::new();
+        for moves in &repacked.records {
+            let id = CollectionId::random();
+            let draft = self.session.draft(Kind::Moved, layout::moved(id), &moved::format::encode(moves));
+            records.push((Record { id, moves: moves.clone() }, draft));
+        }
+        let segment = Segment { bags: repacked.bags.clone() };
+        let segment = (!segment.bags.is_empty()).then(|| {
+            self.session.draft(Kind::Segment, layout::segment(SegmentId::random()), &segment.encode())
+        });
+        Moved { records, segment }
     }
 
     /// Waits until all of it is written. Segments for which there is no room are not.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use crate::base::id::{BagId, SegmentId};
 use crate::crypto::Kind;
 use crate::index::format::{self, MAX_SEGMENT};
-use crate::index::{ListedSegment, SegmentError, merge};
+use crate::index::{BagEntry, ListedSegment, SegmentError, merge};
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::repo::Repository;
 use crate::sealed;
@@ -28,7 +28,7 @@ pub struct Read {
     /// As it is listed.
     pub listed: ListedSegment,
     /// The bags that it names.
-    pub bags: Vec<BagId>,
+    pub bags: Vec<BagEntry>,
     plaintext: Option<Vec<u8>>,
 }
 
@@ -101,8 +101,8 @@ fn open(repository: &Repository, id: SegmentId, bytes: Vec<u8>) -> Result<Vec<u8
     })
 }
 
-fn names(plaintext: &[u8]) -> Result<Vec<BagId>, SegmentError> {
-    format::bags(plaintext)?.map(|bag| bag.map(|bag| bag.entry().bag)).collect()
+fn names(plaintext: &[u8]) -> Result<Vec<BagEntry>, SegmentError> {
+    format::bags(plaintext)?.map(|bag| bag.map(|bag| *bag.entry())).collect()
 }
 
 /// Which segments to write again when these bags are gone.
@@ -113,7 +113,7 @@ pub fn plan(segments: &[Read], is_gone: impl Fn(BagId) -> bool) -> Vec<Group> {
     let mut groups = Vec::new();
     let mut together: Vec<&Read> = Vec::new();
     for one in segments {
-        let gone = one.bags.iter().filter(|bag| is_gone(**bag)).count();
+        let gone = one.bags.iter().filter(|bag| is_gone(bag.bag)).count();
         let is_cheap = one.listed.size <= CHEAP && gone > 0;
         if merged.contains(&one.listed.id) || is_cheap {
             together.push(one);
@@ -133,7 +133,7 @@ pub fn plan(segments: &[Read], is_gone: impl Fn(BagId) -> bool) -> Vec<Group> {
     }
     groups.push(open);
     let group = |some: Vec<&Read>| Group {
-        is_left: some.iter().any(|one| one.bags.iter().any(|bag| !is_gone(*bag))),
+        is_left: some.iter().any(|one| one.bags.iter().any(|bag| !is_gone(bag.bag))),
         old: some.iter().map(|one| one.listed.id).collect(),
     };
     groups.into_iter().filter(|some| !some.is_empty()).map(group).collect()
@@ -182,7 +182,14 @@ mod tests {
 
     fn segment(number: u8, size: u64, bags: &[u8]) -> Read {
         let listed = ListedSegment { id: SegmentId([number; 16]), size };
-        Read { listed, bags: bags.iter().map(|bag| BagId([*bag; 16])).collect(), plaintext: None }
+        let entry = |bag: &u8| BagEntry {
+            bag: BagId([*bag; 16]),
+            kind: crate::bag::BagKind::Data,
+            size: 100,
+            table_offset: 50,
+            table_len: 10,
+        };
+        Read { listed, bags: bags.iter().map(entry).collect(), plaintext: None }
     }
 
     fn planned(segments: &[Read], gone: &[u8]) -> Vec<(Vec<u8>, bool)> {

@@ -81,10 +81,24 @@ pub fn read(
 }
 
 impl Survey {
+    /// Whether a bag may belong to one of these sessions, which has not published it yet.
+    pub fn is_young(&self, bag: BagId, others: &[Held]) -> bool {
+        let oldest = others.iter().map(|held| held.since).min();
+        let modified = self.below.bags.get(&bag).map(|file| file.modified);
+        oldest.is_some_and(|oldest| modified.is_none_or(|modified| modified >= oldest))
+    }
+
+    /// Takes in what was moved just now.
+    pub fn moved(&mut self, records: Vec<Record>, replaced: &[CollectionId]) {
+        self.records.retain(|record| !replaced.contains(&record.id));
+        self.records.extend(records);
+        self.moves = self.records.iter().flat_map(|record| record.moves.iter().copied()).collect();
+    }
+
     /// What is to be condemned, beside these other sessions.
     pub fn plan(&self, known: &Known<'_>, others: &[Held]) -> Plan {
         let indexed: HashSet<BagId> =
-            self.segments.iter().flat_map(|segment| segment.bags.iter().copied()).collect();
+            self.segments.iter().flat_map(|segment| segment.bags.iter().map(|entry| entry.bag)).collect();
         let facts = Facts {
             bags: &self.below.bags,
             union: &known.union,

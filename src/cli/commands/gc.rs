@@ -31,6 +31,10 @@ struct Report {
     bytes_waiting: u64,
     remains_removed: u64,
     remains_bytes: u64,
+    bags_repacked: u64,
+    bytes_repacked: u64,
+    bags_written: u64,
+    bytes_written: u64,
     segments_written: u64,
     segments_removed: u64,
     sessions: u64,
@@ -45,9 +49,13 @@ struct Report {
 /// When it could not be collected.
 pub fn run(context: &Context, args: &Gc) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
+    let mut options = Options { dry_run: args.dry_run, ..Options::new(&context.settings.client) };
+    if let Some(text) = &args.max_repack {
+        let wrong = || Failure::usage(format!("--max-repack {text:?} is not a size such as 500M"));
+        options.repack.most = human::parse_bytes(text).ok_or_else(wrong)?;
+    }
     let store = context.store()?;
     let repository = context.open(store.clone())?;
-    let options = Options { dry_run: args.dry_run, ..Options::new(&context.settings.client) };
     let progress = Arc::new(Progress::begin(Job::Check, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let outcome = gc::run(&repository, &options, &monitor, &context.cancel);
@@ -88,6 +96,10 @@ fn report(options: &Options, summary: &Summary, traffic: Traffic, seconds: f64) 
         bytes_waiting: summary.waiting.bytes,
         remains_removed: summary.remains.files,
         remains_bytes: summary.remains.bytes,
+        bags_repacked: summary.repacked.files,
+        bytes_repacked: summary.repacked.bytes,
+        bags_written: summary.written.files,
+        bytes_written: summary.written.bytes,
         segments_written: summary.segments_written,
         segments_removed: summary.segments_removed,
         sessions: summary.sessions,
@@ -108,6 +120,15 @@ pub(super) fn lines(options: &Options, summary: &Summary) -> Vec<String> {
         false => ("removed", "are gone, too"),
     };
     let mut lines = Vec::new();
+    if summary.repacked.files > 0 {
+        lines.push(match options.dry_run {
+            true => format!(
+                "{} would be looked through, and what is needed of them copied",
+                amount(summary.repacked)
+            ),
+            false => format!("{} repacked into {}", amount(summary.repacked), amount(summary.written)),
+        });
+    }
     match summary.removed.files {
         0 => lines.push("nothing to remove now".to_owned()),
         _ => lines.push(format!("{} {removed}", amount(summary.removed))),
