@@ -18,11 +18,11 @@ use crate::generation::baglist;
 use crate::generation::{Catalog, Generation, Root, Session, SessionError, Started};
 use crate::live::Stat;
 use crate::monitor::{Problem, Severity};
+use crate::reach::Custody;
 use crate::store::{ErrorKind, layout};
 
 use super::builder::DirBuilder;
 use super::content::{Contents, Failure};
-use super::custody::Custody;
 use super::entries::{Here, Worker};
 use super::node::{Done, Node, Outcome, Parent};
 use super::pause::Snapshot;

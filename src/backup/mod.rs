@@ -13,7 +13,6 @@
 mod builder;
 mod checkpoint;
 mod content;
-mod custody;
 mod entries;
 mod links;
 mod lists;
@@ -57,6 +56,7 @@ use crate::generation::{CatalogError, Generation, Session, SessionError, Started
 use crate::index::{FetchError, IndexError};
 use crate::live::{Exclude, LiveError, Owners};
 use crate::monitor::{Monitor, Problem, Severity};
+use crate::reach::CustodyError;
 use crate::repo::{OpenError, Repository};
 use crate::store::StoreError;
 
@@ -152,6 +152,15 @@ pub enum BackupError {
     /// Another part has failed, and tells why.
     #[error("the repository cannot be written to")]
     Stopped,
+}
+
+impl From<CustodyError> for BackupError {
+    fn from(error: CustodyError) -> Self {
+        match error {
+            CustodyError::Store(error) => error.into(),
+            CustodyError::BagList(error) => error.into(),
+        }
+    }
 }
 
 impl From<Stopped> for BackupError {

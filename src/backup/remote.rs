@@ -11,11 +11,11 @@ use crate::crypto::Kind;
 use crate::generation::{Catalog, Generation, Session, Started};
 use crate::index::{FetchError, FetchSegment, Files, Index, IndexError, ListedSegment, Waiting};
 use crate::monitor::{Monitor, Problem, Severity};
+use crate::reach::Custody;
 use crate::repo::Repository;
 use crate::sealed;
 use crate::store::{ErrorKind, Listed, Name, SharedStore, layout};
 
-use super::custody::Custody;
 use super::{BackupError, Options};
 
 /// The state of the repository when the session began.

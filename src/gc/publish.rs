@@ -10,7 +10,7 @@ use crate::base::id::{BagId, CollectionId, SegmentId};
 use crate::condemned::reading::{self, Names};
 use crate::condemned::{Doomed, List, Waits};
 use crate::crypto::Kind;
-use crate::generation::draft::Blank;
+use crate::generation::draft::{Blank, Publishing};
 use crate::generation::{Draft, Session, SessionError};
 use crate::index::Segment;
 use crate::monitor::{Monitor, Problem, Severity};
@@ -53,15 +53,16 @@ impl Moved {
         self.records.iter_mut().try_for_each(|(_, draft)| draft.written())?;
         self.segment.as_mut().map_or(Ok(()), Draft::written)?;
         session.still_held().wait().map_err(|error| session.failure(error))?;
+        // First that the bags are there, then what is in them: whoever is killed in between leaves garbage that is found as such.
+        let segment = self.segment.map(Draft::publish);
         let records: Vec<_> =
             self.records.into_iter().map(|(record, draft)| (record, draft.publish())).collect();
-        let segment = self.segment.map(Draft::publish);
         let mut published = Vec::new();
+        segment.map_or(Ok(true), Publishing::wait)?;
         for (record, publishing) in records {
             publishing.wait()?;
             published.push(record);
         }
-        segment.map_or(Ok(true), crate::generation::draft::Publishing::wait)?;
         Ok(published)
     }
 }

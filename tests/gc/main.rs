@@ -4,4 +4,7 @@
 
 mod bench;
 mod collects;
+mod explore;
+mod killed;
 mod repacks;
+mod sequences;

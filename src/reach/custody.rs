@@ -9,11 +9,23 @@ use std::collections::HashSet;
 use crate::bag::source::Source;
 use crate::base::id::{BagId, GenerationId};
 use crate::condemned::Sentence;
+use crate::generation::baglist::BagListError;
 use crate::generation::{Generation, baglist};
 use crate::monitor::{Monitor, Problem, Severity};
-use crate::reach::{Reached, references};
+use crate::store::StoreError;
 
-use super::BackupError;
+use super::{Reached, references};
+
+/// Why it cannot be told what may be referred to.
+#[derive(Debug, thiserror::Error)]
+pub enum CustodyError {
+    /// The store is out of reach.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A bag list cannot be read.
+    #[error(transparent)]
+    BagList(#[from] BagListError),
+}
 
 /// The lists that were there when the session began.
 #[derive(Debug, Default)]
@@ -21,6 +33,7 @@ pub struct Custody(pub Vec<Sentence>);
 
 impl Custody {
     /// The bags that must not be referred to afresh.
+    #[must_use]
     pub fn forbidden(&self) -> HashSet<BagId> {
         self.0.iter().flat_map(Sentence::forbidden).collect()
     }
@@ -34,7 +47,7 @@ impl Custody {
         source: &Source,
         former: Vec<Generation>,
         monitor: &dyn Monitor,
-    ) -> Result<Vec<Generation>, BackupError> {
+    ) -> Result<Vec<Generation>, CustodyError> {
         let mut clean = Vec::new();
         for generation in former {
             if self.lets_pass(source, &generation)? {
@@ -50,7 +63,7 @@ impl Custody {
         Ok(clean)
     }
 
-    fn lets_pass(&self, source: &Source, generation: &Generation) -> Result<bool, BackupError> {
+    fn lets_pass(&self, source: &Source, generation: &Generation) -> Result<bool, CustodyError> {
         let suspicious = self.0.iter().filter(|sentence| sentence.suspects(generation.id));
         let mut thinned = HashSet::new();
         for sentence in suspicious {
@@ -83,7 +96,7 @@ impl Custody {
         fresh: &HashSet<BagId>,
         compared: &[&Generation],
         listed: &[GenerationId],
-    ) -> Result<bool, BackupError> {
+    ) -> Result<bool, CustodyError> {
         for sentence in &self.0 {
             let list = &sentence.list;
             // What was copied as a whole is good for ever.
@@ -105,7 +118,7 @@ impl Custody {
 }
 
 /// The bags that a generation names.
-fn names(source: &Source, generation: &Generation) -> Result<HashSet<BagId>, BackupError> {
+fn names(source: &Source, generation: &Generation) -> Result<HashSet<BagId>, CustodyError> {
     let list = &generation.bag_list;
     Ok(baglist::read(source, list)?.iter().map(|uses| uses.bag).chain(list.own_bags()).collect())
 }
