@@ -55,11 +55,13 @@ pub struct Plan {
     /// Publishes a checkpoint that lacks the last of them, and goes on with another session.
     pub checkpoint: bool,
     pub rules: Rules,
+    /// What somebody else does when the session has begun.
+    pub meanwhile: Option<Arc<dyn Fn(&Repository) + Send + Sync>>,
 }
 
 impl Plan {
     pub fn new(client: &'static str, objects: &[u64]) -> Self {
-        Self { client, objects: objects.to_vec(), checkpoint: false, rules: ALL }
+        Self { client, objects: objects.to_vec(), checkpoint: false, rules: ALL, meanwhile: None }
     }
 
     pub fn actor(self, stored: &Stored) -> Actor {
@@ -87,6 +89,9 @@ pub fn backup(repository: &Repository, plan: &Plan) -> Option<()> {
     let (index, generations) = (index.wait().ok()?, generations.wait().ok()?);
     session.created().ok()?;
     let custody = Custody(reading::ask(store, &sealing, &names).wait().ok()?);
+    if let Some(meanwhile) = &plan.meanwhile {
+        meanwhile(repository);
+    }
     let catalog = Catalog::new(store.clone(), sealing.clone());
     let ids = Catalog::ids(&generations);
     let mut former: Vec<_> =

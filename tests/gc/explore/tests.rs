@@ -1,14 +1,16 @@
 //! What was explored, and that it would have found what is not right.
 
+use std::sync::Arc;
+
 use kitbag::base::id::ClientId;
 use kitbag::gc::{Limits, Options};
-use kitbag::repo::Stored;
+use kitbag::repo::{Repository, Stored};
 use kitbag::store::testing::MemoryStore;
 
 use super::actors::{self, Plan, Rules, backup, check, collector, forget_all, revoker};
 use super::search::{Actor, Bound, Outcome, explore};
 use super::world::Sabotage;
-use crate::bench::Bench;
+use crate::bench::{Bench, collect};
 
 struct Setup {
     memory: MemoryStore,
@@ -26,8 +28,15 @@ impl Setup {
         Self { memory: bench.memory, stored }
     }
 
+    /// One more backup was made.
+    fn after(self, plan: &Plan) -> Self {
+        let repository = self.stored.unlock(Arc::new(self.memory.clone()), &mut |_| None).unwrap();
+        backup(&repository, plan).unwrap();
+        self
+    }
+
     fn client(&self, name: &str) -> ClientId {
-        let repository = self.stored.unlock(std::sync::Arc::new(self.memory.clone()), &mut |_| None).unwrap();
+        let repository = self.stored.unlock(Arc::new(self.memory.clone()), &mut |_| None).unwrap();
         repository.keys().names().client_id(name.as_bytes())
     }
 
@@ -150,23 +159,27 @@ fn without_a_lease_it_breaks() {
     setup.breaks(&[plan, revoke, setup.gc(1)], switches(3));
 }
 
-/// Somebody takes over what somebody else refers to, who had not known of the list, and whose generation is forgotten.
-fn heirs(setup: &Setup, rules: Rules) -> Vec<Actor> {
+/// A generation refers to what was condemned while it was made; somebody takes that over, it is forgotten, and the list is swept.
+fn heirs(rules: Rules) -> (Setup, Vec<Actor>) {
+    let gc = |repository: &Repository| drop(collect(repository, &Options::new("collector")).unwrap());
+    let parent = Plan { meanwhile: Some(Arc::new(gc)), ..Plan::new("laptop", &[1]) };
+    let setup = garbage().after(&parent);
+    assert_eq!(setup.memory.names_below("condemned").len(), 2, "a list and its waits");
     let heir = Plan { rules, ..Plan::new("laptop", &[1]) };
-    let forget = forget_all(setup.client("laptop"));
-    vec![Plan::new("laptop", &[1]).actor(&setup.stored), setup.gc(2), heir.actor(&setup.stored), forget]
+    let actors = vec![heir.actor(&setup.stored), forget_all(setup.client("laptop")), setup.gc(1)];
+    (setup, actors)
 }
 
 #[test]
 fn what_was_inherited() {
-    let setup = garbage();
-    setup.holds(&heirs(&setup, actors::ALL), switches(3));
+    let (setup, actors) = heirs(actors::ALL);
+    setup.holds(&actors, switches(3));
 }
 
 #[test]
 fn without_suspicion_it_breaks() {
-    let setup = garbage();
-    setup.breaks(&heirs(&setup, Rules { suspects: false, ..actors::ALL }), switches(3));
+    let (setup, actors) = heirs(Rules { suspects: false, ..actors::ALL });
+    setup.breaks(&actors, switches(3));
 }
 
 #[test]

@@ -323,13 +323,15 @@ impl Store for ActorStore {
             let first = actor.first_lists.entry(text.to_owned()).or_insert_with(|| listed.clone());
             result = Ok(first.clone());
         }
-        let names: Vec<_> = result
-            .iter()
-            .flatten()
-            .map(|file| inner.canonical(self.who, &format!("{dir}/{}", file.name)))
+        // In an order that does not hang on chance.
+        let mut files: Vec<_> = result
+            .iter_mut()
+            .flat_map(std::mem::take)
+            .map(|file| (inner.canonical(self.who, &format!("{dir}/{}", file.name)), file))
             .collect();
-        let mut names = names;
-        names.sort();
+        files.sort_by(|one, other| one.0.cmp(&other.0));
+        let (names, files): (Vec<_>, Vec<_>) = files.into_iter().unzip();
+        let result = result.map(|_| files);
         let canonical = inner.canonical(self.who, text);
         if beside {
             // No step of its own; what comes next is one.
