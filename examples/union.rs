@@ -27,7 +27,10 @@ impl Dice {
     fn uses(&mut self) -> BagUse {
         let [one, other] = [self.roll(), self.roll()];
         let mut bag = BagId([0; 16]);
-        bag.0.iter_mut().zip(one.to_le_bytes().into_iter().chain(other.to_le_bytes())).for_each(|(to, from)| *to = from);
+        bag.0
+            .iter_mut()
+            .zip(one.to_le_bytes().into_iter().chain(other.to_le_bytes()))
+            .for_each(|(to, from)| *to = from);
         BagUse { bag, kind: BagKind::Data, objects: one % 80, bytes: other % (32 << 20) }
     }
 }

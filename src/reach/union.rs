@@ -101,3 +101,63 @@ impl Union {
 pub fn wanted(union: &mut Union, generations: &[Generation]) -> Vec<Bucket> {
     generations.iter().flat_map(|generation| union.wanted(&generation.bag_list)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::ObjectId;
+    use crate::entry::Place;
+    use crate::generation::format::encode_bucket;
+
+    fn uses(bag: u8, bytes: u64) -> BagUse {
+        BagUse { bag: BagId([bag; 16]), kind: BagKind::Data, objects: 1, bytes }
+    }
+
+    fn list(ids: &[u8]) -> BagListRef {
+        let place = |id: &u8| Place { bag: BagId([100 + id; 16]), offset: 32, stored: 9, start: 0, len: 5 };
+        let buckets = ids.iter().map(|id| Reference { id: ObjectId([*id; 32]), place: place(id) }).collect();
+        BagListRef { bits: 1, buckets }
+    }
+
+    #[test]
+    fn a_bucket_is_read_once_whoever_has_it() {
+        let mut union = Union::default();
+        let wanted = union.wanted(&list(&[1, 2]));
+        assert_eq!(wanted.iter().map(|bucket| bucket.at).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(
+            union.wanted(&list(&[1, 3])).iter().map(|bucket| bucket.reference.id.0[0]).collect::<Vec<_>>(),
+            [3]
+        );
+        assert_eq!(union.wanted(&list(&[1, 3])), []);
+        // The bags that hold them are needed, too.
+        assert!([101, 102, 103].iter().all(|bag| union.names(BagId([*bag; 16]))));
+    }
+
+    #[test]
+    fn what_is_needed_most_of_counts() {
+        let mut union = Union::default();
+        for (id, some) in
+            [(1, vec![uses(1, 5), uses(2, 9)]), (2, vec![uses(1, 7), uses(3, 1)]), (3, vec![uses(2, 8)])]
+        {
+            for bucket in union.wanted(&list(&[id])) {
+                union.add(&bucket, &encode_bucket(&some)).unwrap();
+            }
+        }
+        let needed = |bag| union.bags().get(&BagId([bag; 16])).map(|need| need.bytes);
+        assert_eq!([1, 2, 3, 4].map(needed), [Some(7), Some(9), Some(1), None]);
+    }
+
+    #[test]
+    fn memory_is_that_of_distinct_bags() {
+        // A hundred generations of two hundred bags, of which one is replaced each night.
+        let mut union = Union::default();
+        for night in 0..100u8 {
+            let some: Vec<_> = (night..night + 100).map(|bag| uses(bag, 1)).collect();
+            for bucket in union.wanted(&BagListRef { bits: 0, ..list(&[night]) }) {
+                union.add(&bucket, &encode_bucket(&some)).unwrap();
+            }
+        }
+        assert_eq!(union.last.len(), 1);
+        assert!(union.bags().len() <= 200 + 100, "{}", union.bags().len());
+    }
+}
