@@ -73,7 +73,7 @@ fn main() {
         time += begun.elapsed();
         stale.fill(false);
         for _ in 0..changed {
-            let (gone, new) = (dice.roll() as usize, dice.uses());
+            let (gone, new) = (usize::try_from(dice.roll() >> 1).unwrap(), dice.uses());
             let at = gone % lists.len();
             if let Some(last) = lists[at].len().checked_sub(1) {
                 let which = (gone / 512) % (last + 1);

@@ -190,15 +190,14 @@ impl Reader<'_> {
 
     fn collecting(&mut self, kind: Kind, name: &Name, bytes: Vec<u8>) -> Result<(), String> {
         let plaintext = self.open(kind, name, bytes, MAX_LIST)?;
-        let said = match kind {
+        match kind {
             Kind::Moved => moved::format::decode(&plaintext)
                 .map(|moves| self.contents.moves.extend(moves))
                 .map_err(|error| error.to_string()),
             Kind::CondemnedWaits => Waits::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
             Kind::CondemnedDoomed => Doomed::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
             _ => List::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
-        };
-        said
+        }
     }
 
     fn config(&self, bytes: &[u8]) -> Result<(), String> {

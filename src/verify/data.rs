@@ -16,7 +16,7 @@ use crate::base::id::BagId;
 use crate::dir::reader::{pieces, references};
 use crate::entry::{Entry, Piece, Place, Reference};
 use crate::monitor::{Counter, Monitor, Problem, Severity};
-use crate::store::{Pending, StoreError};
+use crate::store::{ErrorKind, Pending, StoreError};
 
 /// Sealed bytes under way.
 const WINDOW: u64 = 32 << 20;
@@ -173,6 +173,13 @@ impl<'a> Flight<'a> {
         let opened = pending.wait().map_err(ReadError::from).and_then(|mut sealed| {
             self.source.reader().open(BagKind::Data, place.bag, place.offset, &mut sealed)
         });
+        // What is not there may have been moved.
+        let opened = match opened {
+            Err(ReadError::Store(error)) if error.kind == ErrorKind::NotFound => {
+                self.source.reader().block(BagKind::Data, &place)
+            }
+            other => other,
+        };
         let opened = match opened {
             Ok(block) => Ok(block),
             Err(error) => Err(read_wrong(error)?),

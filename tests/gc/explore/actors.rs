@@ -46,6 +46,9 @@ pub struct Rules {
 pub const ALL: Rules =
     Rules { excludes: true, suspects: true, lease_first: true, asks_tables: true, renews: true };
 
+/// What somebody else does.
+pub type Meanwhile = Arc<dyn Fn(&Repository) + Send + Sync>;
+
 /// What a backup saves.
 #[derive(Clone)]
 pub struct Plan {
@@ -56,7 +59,7 @@ pub struct Plan {
     pub checkpoint: bool,
     pub rules: Rules,
     /// What somebody else does when the session has begun.
-    pub meanwhile: Option<Arc<dyn Fn(&Repository) + Send + Sync>>,
+    pub meanwhile: Option<Meanwhile>,
 }
 
 impl Plan {

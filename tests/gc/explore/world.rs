@@ -14,8 +14,6 @@ pub enum Sabotage {
     SessionsTooEarly,
     /// Generations are listed as they were when the actor had begun.
     GenerationsTooEarly,
-    /// What was moved is listed as it was when the actor had begun.
-    MovesTooEarly,
     /// What an actor publishes is published though its lease is gone.
     NoLease,
 }
@@ -316,7 +314,6 @@ impl Store for ActorStore {
         let stale = match actor.sabotage {
             Some(Sabotage::SessionsTooEarly) => text == "sessions",
             Some(Sabotage::GenerationsTooEarly) => text.starts_with("generations/"),
-            Some(Sabotage::MovesTooEarly) => text == "moved",
             _ => false,
         };
         if stale && let Ok(listed) = &result {
