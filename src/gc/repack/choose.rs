@@ -102,13 +102,13 @@ pub fn choose(survey: &Survey, union: &Union, limits: &Limits, is_young: &dyn Fn
     chosen
 }
 
-/// Of small bags, ascending, those to be put together when there are too many: all but an eighth of what is too many, and then each that is not larger than
+/// Of small bags, ascending, those to be put together when there are too many: as many as are above half of what is too many, and then each that is not larger than
 /// all before it together. So what is copied about doubles each time, and nothing is copied often.
 fn few_enough(small: &[(u64, BagId)], many: usize) -> Vec<(u64, BagId)> {
     if small.len() < many {
         return Vec::new();
     }
-    let surplus = small.len().saturating_sub(many / 8);
+    let surplus = small.len().saturating_sub(many / 2);
     let mut together = 0u64;
     let mut chosen = Vec::new();
     for (at, (size, bag)) in small.iter().enumerate() {
