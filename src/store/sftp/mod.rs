@@ -24,6 +24,8 @@
 //! learns that it was revoked.
 
 #[cfg(test)]
+mod cost_tests;
+#[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
 mod flow_tests;
