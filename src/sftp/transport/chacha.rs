@@ -7,12 +7,12 @@
 //! `doc/decisions/0003-ciphers-under-libssh2.md` says what else was thought of.
 //!
 //! Relied on are the names and shapes in `chacha.h` and `poly1305.h` of libssh2 1.11, which are OpenBSD's of 2013. Were they to change, the
-//! tests would fail: they let libssh2 encrypt and decrypt, see that it comes here, and compare with the standards' own ciphers.
+//! tests would fail: `tests/ciphers.rs` lets libssh2 encrypt and decrypt, sees that it comes here, and compares with the standards'
+//! own ciphers. The library's own tests leave libssh2 as it is: they may be linked together with the library itself, and
+//! two would be one too many.
 
 use chacha20::ChaCha20Legacy;
 use chacha20::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
-use poly1305::Poly1305;
-use poly1305::universal_hash::KeyInit as _;
 use zeroize::Zeroize as _;
 
 /// Bytes of a block of `ChaCha20`.
@@ -46,137 +46,75 @@ impl Context {
     }
 }
 
-/// Sets a key. libssh2 has only those of 256 bits.
-#[expect(unsafe_code, reason = "called by libssh2")]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn chacha_keysetup(context: *mut Context, key: *const [u8; 32], _bits: u32) {
-    // SAFETY: libssh2 passes room for a context, which need not be aligned, and a key.
-    unsafe { (*context).key = *key };
-}
+/// What libssh2 calls.
+#[cfg(not(test))]
+mod lent {
+    use poly1305::Poly1305;
+    use poly1305::universal_hash::KeyInit as _;
 
-/// Sets the nonce, and the counter, which begins at 0 if there is none.
-#[expect(unsafe_code, reason = "called by libssh2")]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn chacha_ivsetup(context: *mut Context, nonce: *const [u8; 8], counter: *const [u8; 8]) {
-    // SAFETY: the context has its key; the nonce is there, and the counter is or is null.
-    unsafe {
-        (*context).nonce = *nonce;
-        (*context).counter = counter.as_ref().copied().unwrap_or_default();
+    use super::Context;
+
+    /// Sets a key. libssh2 has only those of 256 bits.
+    #[expect(unsafe_code, reason = "called by libssh2")]
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn chacha_keysetup(context: *mut Context, key: *const [u8; 32], _bits: u32) {
+        // SAFETY: libssh2 passes room for a context, which need not be aligned, and a key.
+        unsafe { (*context).key = *key };
     }
-}
 
-/// Encrypts or decrypts bytes, in their place or to another.
-#[expect(unsafe_code, reason = "called by libssh2")]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn chacha_encrypt_bytes(context: *mut Context, from: *const u8, to: *mut u8, len: usize) {
-    #[cfg(test)]
-    tests::CALLS.with(|calls| calls.set(calls.get() + 1));
-    // SAFETY: the context has key and nonce, and no bytes of it are among the others; so many are readable there, and writable here.
-    unsafe {
-        if !std::ptr::eq(from, to) {
-            std::ptr::copy(from, to, len);
+    /// Sets the nonce, and the counter, which begins at 0 if there is none.
+    #[expect(unsafe_code, reason = "called by libssh2")]
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn chacha_ivsetup(
+        context: *mut Context,
+        nonce: *const [u8; 8],
+        counter: *const [u8; 8],
+    ) {
+        // SAFETY: the context has its key; the nonce is there, and the counter is or is null.
+        unsafe {
+            (*context).nonce = *nonce;
+            (*context).counter = counter.as_ref().copied().unwrap_or_default();
         }
-        (*context).apply(std::slice::from_raw_parts_mut(to, len));
     }
-}
 
-/// The tag of bytes under a key that is used once.
-#[expect(unsafe_code, reason = "called by libssh2")]
-#[unsafe(no_mangle)]
-unsafe extern "C" fn poly1305_auth(tag: *mut [u8; 16], bytes: *const u8, len: usize, key: *const [u8; 32]) {
-    #[cfg(test)]
-    tests::CALLS.with(|calls| calls.set(calls.get() + 1));
-    // SAFETY: so many bytes are readable, a key is there and room for a tag, which is not among the bytes.
-    unsafe {
-        let mac = Poly1305::new(&(*key).into());
-        *tag = mac.compute_unpadded(std::slice::from_raw_parts(bytes, len)).into();
+    /// Encrypts or decrypts bytes, in their place or to another.
+    #[expect(unsafe_code, reason = "called by libssh2")]
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn chacha_encrypt_bytes(
+        context: *mut Context,
+        from: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) {
+        // SAFETY: the context has key and nonce, and no bytes of it are among the others; so many are readable there, and writable here.
+        unsafe {
+            if !std::ptr::eq(from, to) {
+                std::ptr::copy(from, to, len);
+            }
+            (*context).apply(std::slice::from_raw_parts_mut(to, len));
+        }
+    }
+
+    /// The tag of bytes under a key that is used once.
+    #[expect(unsafe_code, reason = "called by libssh2")]
+    #[unsafe(no_mangle)]
+    unsafe extern "C" fn poly1305_auth(
+        tag: *mut [u8; 16],
+        bytes: *const u8,
+        len: usize,
+        key: *const [u8; 32],
+    ) {
+        // SAFETY: so many bytes are readable, a key is there and room for a tag, which is not among the bytes.
+        unsafe {
+            let mac = Poly1305::new(&(*key).into());
+            *tag = mac.compute_unpadded(std::slice::from_raw_parts(bytes, len)).into();
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::ffi::c_int;
-
     use super::*;
-
-    thread_local! {
-        pub(super) static CALLS: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// `struct chachapoly_ctx` of libssh2.
-    #[repr(C, align(4))]
-    struct Cipher([u8; 128]);
-
-    #[expect(unsafe_code, reason = "the cipher of libssh2 that uses these functions")]
-    unsafe extern "C" {
-        fn chachapoly_init(cipher: *mut Cipher, key: *const u8, len: usize) -> c_int;
-        fn chachapoly_crypt(
-            cipher: *mut Cipher,
-            number: u64,
-            to: *mut u8,
-            from: *const u8,
-            len: usize,
-            head: usize,
-            encrypt: c_int,
-        ) -> c_int;
-    }
-
-    const HEAD: usize = 4;
-    const TAG: usize = 16;
-
-    /// Lets libssh2 work on a packet; none if it refuses it.
-    fn libssh2(key: &[u8; 64], number: u64, packet: &[u8], encrypt: bool) -> Option<Vec<u8>> {
-        libssh2_sys::init();
-        let len = if encrypt { packet.len() } else { packet.len() - TAG };
-        let mut done = vec![0; len + TAG];
-        let mut cipher = Cipher([0xaa; 128]);
-        #[expect(unsafe_code, reason = "see above")]
-        let code = unsafe {
-            // SAFETY: a cipher has 128 bytes; both packets have room for what is asked for.
-            assert_eq!(chachapoly_init(&raw mut cipher, key.as_ptr(), key.len()), 0);
-            let (to, from) = (done.as_mut_ptr(), packet.as_ptr());
-            chachapoly_crypt(&raw mut cipher, number, to, from, len - HEAD, HEAD, encrypt.into())
-        };
-        done.truncate(if encrypt { len + TAG } else { len });
-        (code == 0).then_some(done)
-    }
-
-    /// The same by what the protocol's description says (`PROTOCOL.chacha20poly1305` of OpenSSH), with other means.
-    fn expected(key: &[u8; 64], number: u64, packet: &[u8]) -> Vec<u8> {
-        let nonce = number.to_be_bytes().into();
-        let [body, head]: [[u8; 32]; 2] = [&key[..32], &key[32..]].map(|half| half.try_into().unwrap());
-        let mut done = packet.to_vec();
-        ChaCha20Legacy::new(&head.into(), &nonce).apply_keystream(&mut done[..HEAD]);
-        let mut cipher = ChaCha20Legacy::new(&body.into(), &nonce);
-        let mut first = [0; 64];
-        cipher.apply_keystream(&mut first);
-        cipher.apply_keystream(&mut done[HEAD..]);
-        let once: [u8; 32] = first[..32].try_into().unwrap();
-        let tag = Poly1305::new(&once.into()).compute_unpadded(&done);
-        done.extend_from_slice(&tag);
-        done
-    }
-
-    #[test]
-    fn libssh2_comes_here_and_gets_what_it_should() {
-        let key: [u8; 64] = std::array::from_fn(|at| u8::try_from(at * 3).unwrap());
-        for len in [5, 12, 67, 68, 69, 132, 1000, 32_768 + 20] {
-            let packet: Vec<u8> = (0..len).map(|at: usize| u8::try_from(at % 251).unwrap()).collect();
-            for number in [0, 1, 0xffff_ffff] {
-                let before = CALLS.get();
-                let sealed = libssh2(&key, number, &packet, true).unwrap();
-                assert_eq!(CALLS.get() - before, 4, "libssh2 uses its own");
-                assert!(sealed == expected(&key, number, &packet), "{len} bytes, number {number}");
-                assert_eq!(libssh2(&key, number, &sealed, false).as_deref(), Some(&packet[..]));
-                for at in [0, HEAD, sealed.len() - 1] {
-                    let mut broken = sealed.clone();
-                    broken[at] ^= 1;
-                    assert_eq!(libssh2(&key, number, &broken, false), None, "byte {at} of {len}");
-                }
-            }
-        }
-    }
 
     /// RFC 8439, section 2.4.2. The first 32 bits of its nonce are the upper half of the counter here.
     #[test]
