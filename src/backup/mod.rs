@@ -269,6 +269,7 @@ impl Run<'_> {
         if guess.is_empty() {
             // It cannot be recognised by a generation, so what else tells whether it is the right one is asked for right away.
             self.repository.ask();
+            self.shelf.expect_much();
         }
         let compared = Roots::choose(&self.options.roots, &guess).compared();
         // Stops the walk that begins with a guess.

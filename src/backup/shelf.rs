@@ -1,7 +1,7 @@
 //! What the repository has: by its index, and by what this run has put there so far.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +46,7 @@ pub struct Shelf {
     ready: Condvar,
     new: AtomicU64,
     new_contents: AtomicU64,
+    is_first_run: AtomicBool,
 }
 
 enum State {
@@ -98,7 +99,13 @@ impl Shelf {
             ready: Condvar::new(),
             new: AtomicU64::new(0),
             new_contents: AtomicU64::new(0),
+            is_first_run: AtomicBool::new(false),
         }
+    }
+
+    /// What is put in will most likely have to be stored: nothing is known of the client.
+    pub fn expect_much(&self) {
+        self.is_first_run.store(true, Ordering::Relaxed);
     }
 
     /// Brings the index, and has what was held back stored unless it is there.
@@ -226,12 +233,18 @@ impl Shelf {
         }
         held_back.bytes = sum;
         let slot = Arc::new(OnceLock::new());
-        let is_first = held_back.objects.iter().all(|object| object.kind != kind);
+        let has = |kind| held_back.objects.iter().any(|object: &Unsettled| object.kind == kind);
+        let (is_first, has_data) = (!has(kind), has(BagKind::Data));
         held_back.objects.push(Unsettled { kind, bytes: bytes.to_vec(), slot: Arc::clone(&slot) });
         held_back.slots.insert(id, Arc::clone(&slot));
         drop(state);
-        if is_first {
-            // It will most likely be stored, so a file for it may be made behind what is under way.
+        // What will most likely be stored gets its file behind what is under way. Contents may have been read once more to make
+        // sure of them, but a page that is put in is another one than before.
+        let has_changed = kind == BagKind::Tree || self.is_first_run.load(Ordering::Relaxed);
+        if is_first && has_changed {
+            if has_data {
+                packer.begin(BagKind::Data);
+            }
             packer.begin(kind);
         }
         Some(Placing::Unsettled { id, len, placing: slot })
