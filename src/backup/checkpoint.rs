@@ -15,7 +15,7 @@ use crate::base::time::{Clock, Timestamp};
 use crate::condemned::reading::{self, Names};
 use crate::entry::Content;
 use crate::generation::baglist;
-use crate::generation::{Catalog, Generation, Root, Session, SessionError, Started};
+use crate::generation::{Catalog, Generation, Root, Session, Started};
 use crate::live::Stat;
 use crate::monitor::{Problem, Severity};
 use crate::reach::Custody;
@@ -133,8 +133,8 @@ impl Checkpoints<'_> {
                     }
                 };
                 let id = session.id();
-                let published = session.fill(&generation).map_err(SessionError::from);
-                if let Err(error) = published.and_then(|()| session.publish()) {
+                let filled = session.fill(&generation);
+                if let Err(error) = filled.and_then(|()| session.publish()) {
                     // What was to be published next may refer to bags that are gone.
                     lease.lost = Some(error.into());
                     self.walk.sink.stop.cancel();

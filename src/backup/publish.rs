@@ -29,7 +29,7 @@ pub struct Summary {
     /// Whether nothing was published, because nothing had changed or because it was a dry run.
     pub is_skipped: bool,
     /// Bags stored.
-    pub bags: usize,
+    pub bags: u64,
     /// Bytes of them.
     pub bag_bytes: u64,
 }
@@ -90,10 +90,11 @@ impl Maker<'_> {
         let segment = is_new.then(|| session.segment());
         self.packer.write_out()?;
         let stored = self.shelf.take_written();
-        let bag_bytes = stored.iter().map(|bag| bag.entry().size).fold(0, u64::saturating_add);
+        // Those of checkpoints, too, which segments of their own name.
+        let (bags, bag_bytes) = self.shelf.bags_written();
         counts.stored_bytes = bag_bytes;
         counts.new_bytes = self.shelf.new_contents();
-        let (is_unchanged, bags) = (same_as.is_some(), stored.len());
+        let is_unchanged = same_as.is_some();
         let is_skipped =
             options.dry_run || (is_unchanged && options.skip_if_unchanged && options.tags.is_empty());
         let generation = Generation {
@@ -130,9 +131,17 @@ impl Maker<'_> {
     fn publish_bags(&self, lease: Option<SegmentLease>, bags: Vec<SegmentBag>) -> Result<(), BackupError> {
         let Some(mut lease) = lease.filter(|_| !bags.is_empty()) else { return Ok(self.packer.quiesce()?) };
         let (id, segment) = (lease.id(), Segment { bags });
-        lease.fill(&segment.encode())?;
-        self.packer.quiesce()?;
-        lease.publish().wait()?;
+        let mut publish = || {
+            lease.fill(&segment.encode())?;
+            self.packer.quiesce()?;
+            Ok::<_, BackupError>(())
+        };
+        let published = publish().and_then(|()| Ok(lease.publish().wait()?));
+        if let Err(error) = published {
+            // A checkpoint may fail, and the backup go on: then another segment names them, perhaps once more.
+            self.shelf.give_back(segment.bags);
+            return Err(error);
+        }
         Ok(self.shelf.with_index(|index| {
             index.published(id, &segment.bags);
             index.flush()

@@ -46,6 +46,8 @@ pub struct Shelf {
     ready: Condvar,
     new: AtomicU64,
     new_contents: AtomicU64,
+    bags: AtomicU64,
+    bag_bytes: AtomicU64,
     is_first_run: AtomicBool,
 }
 
@@ -64,6 +66,8 @@ struct HeldBack {
     objects: Vec<Unsettled>,
     slots: HashMap<ObjectId, Arc<OnceLock<Placing>>>,
     bytes: usize,
+    has_data: bool,
+    has_tree: bool,
 }
 
 struct Unsettled {
@@ -99,6 +103,8 @@ impl Shelf {
             ready: Condvar::new(),
             new: AtomicU64::new(0),
             new_contents: AtomicU64::new(0),
+            bags: AtomicU64::new(0),
+            bag_bytes: AtomicU64::new(0),
             is_first_run: AtomicBool::new(false),
         }
     }
@@ -233,8 +239,9 @@ impl Shelf {
         }
         held_back.bytes = sum;
         let slot = Arc::new(OnceLock::new());
-        let has = |kind| held_back.objects.iter().any(|object: &Unsettled| object.kind == kind);
-        let (is_first, has_data) = (!has(kind), has(BagKind::Data));
+        let has_data = held_back.has_data;
+        let has_any = if kind == BagKind::Data { &mut held_back.has_data } else { &mut held_back.has_tree };
+        let is_first = !std::mem::replace(has_any, true);
         held_back.objects.push(Unsettled { kind, bytes: bytes.to_vec(), slot: Arc::clone(&slot) });
         held_back.slots.insert(id, Arc::clone(&slot));
         drop(state);
@@ -322,6 +329,16 @@ impl Shelf {
         std::mem::take(&mut *lock(&self.written))
     }
 
+    /// These could not be named; the next segment will.
+    pub fn give_back(&self, bags: Vec<SegmentBag>) {
+        lock(&self.written).extend(bags);
+    }
+
+    /// How many bags this run has written, and their bytes.
+    pub fn bags_written(&self) -> (u64, u64) {
+        (self.bags.load(Ordering::Relaxed), self.bag_bytes.load(Ordering::Relaxed))
+    }
+
     /// The index, to be told of a published segment and flushed.
     ///
     /// # Errors
@@ -354,6 +371,8 @@ impl PackerEvents for Shelf {
     }
 
     fn written(&self, bag: &StoredBag) {
+        self.bags.fetch_add(1, Ordering::Relaxed);
+        self.bag_bytes.fetch_add(bag.size, Ordering::Relaxed);
         lock(&self.written).push(segment_bag(bag));
     }
 

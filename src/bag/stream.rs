@@ -18,7 +18,7 @@ use crate::compress::Level;
 use crate::crypto::Kind;
 use crate::store::{ErrorKind, Store, StoreError, layout};
 
-/// A bag that the store has acknowledged.
+/// A bag of which all was handed to the store.
 #[derive(Debug, Clone)]
 pub struct StoredBag {
     /// Its id.

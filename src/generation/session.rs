@@ -95,12 +95,12 @@ impl Session {
     /// Writes the generation's record into the lease file, in one flight that is not waited for.
     ///
     /// # Errors
-    /// What the store says.
-    pub fn fill(&mut self, generation: &Generation) -> Result<(), StoreError> {
+    /// `Revoked` when the lease is gone.
+    pub fn fill(&mut self, generation: &Generation) -> Result<(), SessionError> {
         let name = layout::generation(self.client, self.id);
         let bytes = seal(&self.sealing, Kind::Generation, &name, &format::encode_record(generation));
-        self.lease.append(bytes)?;
-        self.lease.finish()
+        let filled = self.lease.append(bytes).and_then(|()| self.lease.finish());
+        filled.map_err(|error| revoked(self.id, error))
     }
 
     /// Publishes the generation that was [filled](Self::fill) in, and ends the session. All bags and segments that it needs must be acknowledged. One serial
@@ -138,10 +138,10 @@ impl SegmentLease {
     /// Writes the segment's plaintext into it, in one flight that is not waited for.
     ///
     /// # Errors
-    /// What the store says.
-    pub fn fill(&mut self, plaintext: &[u8]) -> Result<(), StoreError> {
-        self.lease.append(seal(&self.sealing, Kind::Segment, &self.name, plaintext))?;
-        self.lease.finish()
+    /// `Revoked` when the lease is gone.
+    pub fn fill(&mut self, plaintext: &[u8]) -> Result<(), SessionError> {
+        let filled = self.lease.append(seal(&self.sealing, Kind::Segment, &self.name, plaintext));
+        filled.and_then(|()| self.lease.finish()).map_err(|error| revoked(self.session, error))
     }
 
     /// Publishes it as soon as it is known that the session was still there when this lease came. All bags that it names must be acknowledged.
@@ -164,17 +164,17 @@ enum State {
     /// It was.
     Renaming(Pending<()>),
     /// It was not, or something else failed.
-    Failed(StoreError),
+    Failed(SessionError),
 }
 
 impl PublishedSegment {
     /// Renames the lease, if it is one.
     fn go_on(&mut self) {
-        let gone = StoreError::new(ErrorKind::Other, "publish", "a segment", "it was given up");
-        self.state = match std::mem::replace(&mut self.state, State::Failed(gone)) {
+        let given_up = StoreError::new(ErrorKind::Other, "publish", "a segment", "it was given up");
+        self.state = match std::mem::replace(&mut self.state, State::Failed(given_up.into())) {
             State::Asked { held, lease, name } => match held.wait() {
                 Ok(()) => State::Renaming(lease.commit(&name)),
-                Err(error) => State::Failed(error),
+                Err(error) => State::Failed(revoked(self.session, error)),
             },
             state => state,
         };
@@ -186,12 +186,14 @@ impl PublishedSegment {
     /// `Revoked` when the lease is gone.
     pub fn wait(mut self) -> Result<(), SessionError> {
         self.go_on();
-        let outcome = match self.state {
-            State::Renaming(commit) => commit.wait(),
-            State::Asked { held, .. } => held.wait(),
+        match self.state {
+            State::Renaming(commit) => commit.wait().map_err(|error| revoked(self.session, error)),
             State::Failed(error) => Err(error),
-        };
-        outcome.map_err(|error| revoked(self.session, error))
+            State::Asked { name, .. } => {
+                let detail = "nobody has asked for its renaming";
+                Err(StoreError::new(ErrorKind::Other, "publish", name, detail).into())
+            }
+        }
     }
 
     /// Waits until all of these are published: two serial round trips, however many they are.

@@ -33,7 +33,7 @@ pub(super) struct Channel {
     pub(super) open: bool,
     /// Requests on handles; they go before all but the opening of the next file, since they finish what was begun.
     on_handles: VecDeque<Submission>,
-    /// Requests on paths, in order.
+    /// Requests on paths, and those behind an OPEN, in order.
     on_paths: VecDeque<Submission>,
     lazy: VecDeque<Bytes>,
     open_files: usize,

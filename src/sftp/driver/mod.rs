@@ -4,8 +4,8 @@
 //! allow, hands bytes to the link (the control channel first, the others in turn), and delivers replies. It is the
 //! only one that waits for the network.
 //!
-//! A lost connection is an event: what names a path is sent again on the next one, in its old order; what names a
-//! handle fails as lost, since the handle is gone, and whoever owns the file opens it again. Waits between
+//! A lost connection is an event: what names a path is sent again on the next one, in its old order, together with what was to read
+//! behind it; what names a handle fails as lost, since the handle is gone, and whoever owns the file opens it again. Waits between
 //! attempts grow; when nothing was answered for [`Settings::give_up_after`], all that waits fails and the thread ends. A
 //! connection that is lost while nobody wants anything is made again when somebody does.
 //!

@@ -7,7 +7,7 @@
 //!
 //! A READ that goes astray does no harm. A READDIR may: it takes entries away from another listing. But handles foretold for what is
 //! open at the same time differ, so a listing that loses entries has itself got another handle than foretold: who finds
-//! that lists once more. And once the server has been found to number otherwise, nothing is foretold any more.
+//! that lists once more, when the server, which works in order, has dealt with all that went astray before. And once the server has been found to number otherwise, nothing is foretold any more.
 
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! A store on an SFTP server.
 //!
-//! Each call queues its first requests itself, so that what one thread asks for reaches the server in that order; a task then
-//! follows the answers with the next requests. So many calls are in flight at once as there are callers' [`Pending`]s.
+//! Each call queues its first requests itself, the reading of something small behind its opening, so that what one thread asks for reaches
+//! the server in that order; a task then follows the answers with the next requests. So many calls are in flight at once as there are callers' [`Pending`]s.
 //!
 //! # What a lost connection means
 //!

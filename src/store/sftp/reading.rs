@@ -202,6 +202,7 @@ impl Remote {
                     let size = self.size(name, attrs)?;
                     let len = wanted(size)?;
                     let mut bytes = beginning(&handle, ahead).await;
+                    bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
                     if len < size {
                         bytes.clear();
                     }
