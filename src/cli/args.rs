@@ -25,8 +25,10 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, \
 4 repository damaged, 10 no repository there, 12 wrong passphrase, 130 interrupted.
 
-Environment: KITBAG_REPOSITORY, KITBAG_CLIENT_NAME, KITBAG_PASSPHRASE and KITBAG_SSH_CONFIG stand for the options of \
-these names; the options win.";
+Every option can be written into ~/.config/kitbag/config.toml or /etc/kitbag/config.toml: common ones as in repository = \"…\", \
+those of a command below [backup] and the like, all of them below [profile.NAME], too. A variable stands for each common option: \
+KITBAG_REPOSITORY, KITBAG_CLIENT_NAME and so on, and KITBAG_PASSPHRASE for the passphrase itself. Options win over variables, these over the profile, the user's \
+file and the system's file; --FLAG=false takes a flag back that one of these sets. `kitbag config show` says what is in force, and why.";
 
 /// Keeps generations of your files on a server that runs nothing but sshd, or in a local directory.
 #[derive(Debug, Parser)]
@@ -51,6 +53,14 @@ pub struct Common {
     )]
     #[arg(long, short = 'r', global = true, value_name = "WHERE")]
     pub repository: Option<OsString>,
+
+    /// Read options from this file instead of ~/.config/kitbag/config.toml and /etc/kitbag/config.toml
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Let the options below [profile.NAME] of a configuration file hold, before others of such files
+    #[arg(long, global = true, value_name = "NAME")]
+    pub profile: Option<String>,
 
     /// The name under which generations are kept [default: the host name]
     #[arg(long, global = true, value_name = "NAME")]
@@ -171,6 +181,9 @@ pub enum Command {
     /// Look at the local caches, or clear them
     #[command(subcommand)]
     Cache(Cache),
+    /// Look at what configuration files and variables set, or check the files
+    #[command(subcommand)]
+    Config(Config),
 }
 
 /// `kitbag init`
@@ -288,6 +301,15 @@ pub enum Cache {
         #[arg(value_name = "ID")]
         repositories: Vec<RepositoryId>,
     },
+}
+
+/// `kitbag config`
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Say what is set, and where that was written
+    Show,
+    /// Say whether the files have mistakes
+    Check,
 }
 
 /// `--transport`

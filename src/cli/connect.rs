@@ -46,7 +46,8 @@ impl Context {
     /// # Errors
     /// Usage.
     pub(super) fn location(&self) -> Result<Location, Failure> {
-        Location::parse(self.settings.repository()?).map_err(|error| Failure::usage(error.to_string()))
+        Location::parse(self.settings.repository()?)
+            .map_err(|error| Failure::usage(error.to_string()).about("repository"))
     }
 
     /// The repository, opened, with the local cache before it. On a server that it was opened on before it is opened with what the cache has kept

@@ -1,5 +1,6 @@
 //! The environment variables that kitbag heeds: read once, here, and handed on.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
@@ -10,14 +11,18 @@ use crate::sftp::transport::ssh_config;
 /// What the environment says.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// `KITBAG_REPOSITORY`
-    pub repository: Option<OsString>,
-    /// `KITBAG_CLIENT_NAME`
-    pub client_name: Option<String>,
-    /// `KITBAG_SSH_CONFIG`
-    pub ssh_config: Option<PathBuf>,
+    /// All variables whose names begin with `KITBAG_`: those of common options are settings, see [`super::config`]
+    pub kitbag: BTreeMap<String, OsString>,
+    /// `KITBAG_CONFIG`: as `--config`
+    pub config: Option<PathBuf>,
+    /// `KITBAG_SYSTEM_CONFIG`: a file instead of `/etc/kitbag/config.toml`
+    pub system_config: Option<PathBuf>,
+    /// `KITBAG_PROFILE`: as `--profile`
+    pub profile: Option<String>,
     /// `KITBAG_PASSPHRASE`, all of it
     pub passphrase: Option<Passphrase>,
+    /// `XDG_CONFIG_HOME`, when it is an absolute path
+    pub config_home: Option<PathBuf>,
     /// `XDG_CACHE_HOME`, when it is an absolute path
     pub cache_home: Option<PathBuf>,
     /// `TMPDIR`, when it is an absolute path
@@ -37,6 +42,10 @@ impl Environment {
     pub fn of_process() -> Self {
         Self {
             ssh: ssh_config::Environment::new(std::env::vars_os()),
+            kitbag: std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+                .filter(|(name, _)| name.starts_with("KITBAG_"))
+                .collect(),
             ..Self::from(|name| std::env::var_os(name))
         }
     }
@@ -47,11 +56,13 @@ impl Environment {
         let text = |name: &str| set(name).map(|value| value.to_string_lossy().into_owned());
         let path = |name: &str| set(name).map(PathBuf::from);
         Self {
-            repository: set("KITBAG_REPOSITORY"),
-            client_name: text("KITBAG_CLIENT_NAME"),
-            ssh_config: path("KITBAG_SSH_CONFIG"),
+            kitbag: BTreeMap::new(),
+            config: path("KITBAG_CONFIG"),
+            system_config: path("KITBAG_SYSTEM_CONFIG"),
+            profile: text("KITBAG_PROFILE"),
             passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),
             in_background: set(super::daemon::VARIABLE).is_some(),
+            config_home: path("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
             temporary: path("TMPDIR").filter(|dir| dir.is_absolute()),
             home: path("HOME"),
@@ -67,12 +78,12 @@ mod tests {
     #[test]
     fn empty_and_relative_values_do_not_count() {
         let environment = Environment::from(|name| match name {
-            "KITBAG_REPOSITORY" => Some(OsString::new()),
+            "KITBAG_PROFILE" => Some(OsString::new()),
             "XDG_CACHE_HOME" => Some("relative".into()),
             "HOME" => Some("/home/ada".into()),
             _ => None,
         });
-        assert_eq!(environment.repository, None);
+        assert_eq!(environment.profile, None);
         assert_eq!(environment.cache_home, None);
         assert_eq!(environment.home, Some("/home/ada".into()));
     }

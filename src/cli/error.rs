@@ -99,12 +99,14 @@ pub struct Failure {
     message: String,
     /// What to do.
     hint: Option<String>,
+    /// The option whose value brought it about.
+    option: Option<String>,
 }
 
 impl Failure {
     /// A failure that ends with `exit`.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None }
+        Self { exit, message: message.into(), hint: None, option: None }
     }
 
     /// A failure of the general kind.
@@ -136,6 +138,26 @@ impl Failure {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Says which option's value brought it about, so that it can be told where that was written. Dashes before the name are taken off.
+    #[must_use]
+    pub fn about(mut self, option: &str) -> Self {
+        self.option = Some(option.trim_start_matches('-').to_owned());
+        self
+    }
+
+    /// The option whose value brought it about.
+    #[must_use]
+    pub fn option(&self) -> Option<&str> {
+        self.option.as_deref()
+    }
+
+    /// Says where that value was written.
+    #[must_use]
+    pub fn at(mut self, place: impl fmt::Display) -> Self {
+        self.message = format!("{place}: {}", self.message);
         self
     }
 

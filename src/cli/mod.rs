@@ -1,6 +1,6 @@
 //! The command line: the only place that prints, reads the environment or knows a flag.
 //!
-//! Two stages: [`args`] is what was typed, [`settings`] is what it means with the [`environment`] beside it. A command (one
+//! Three stages: [`config`] adds what files and the [`environment`] say to what was typed, [`args`] is all of it, [`settings`] is what it means. A command (one
 //! file each in `commands`) is given the settings, runs one operation, and says what came of it: results on standard
 //! output ([`output`]), everything else on standard error ([`progress`]). Whatever goes wrong becomes one sentence and an
 //! exit code in [`error`].
@@ -9,6 +9,7 @@ pub mod args;
 pub mod ask;
 pub mod catalog;
 pub mod commands;
+pub mod config;
 pub mod connect;
 pub mod daemon;
 pub mod environment;
@@ -33,11 +34,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::base::cancel::Cancel;
 use crate::live::raise_open_file_limit;
 use args::{Args, Command};
+use config::Configured;
+use config::definition::Definition;
 use environment::Environment;
 use error::{Exit, Failure};
 use progress::Screen;
@@ -46,19 +49,27 @@ use settings::Settings;
 /// Runs the program with the arguments and the environment of the process, and gives its exit code.
 #[must_use]
 pub fn run() -> ExitCode {
-    let args = match Args::try_parse() {
-        Ok(args) => args,
-        Err(error) => {
-            // Help and version, too, come as errors: on standard output, with exit code 0.
-            let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
-        }
+    let definition = Definition::new(Args::command());
+    let typed = match definition.typed(std::env::args_os().collect()) {
+        Ok(typed) => typed,
+        Err(error) => return explain(&error),
     };
-    let settings = match Settings::decide(args.common, Environment::of_process()) {
-        Ok(settings) => settings,
+    let environment = Environment::of_process();
+    let configured = match Configured::read(definition, typed, &environment) {
+        Ok(configured) => configured,
         Err(failure) => return end(Err(failure)),
     };
+    let args = match parse(&configured) {
+        Ok(Ok(args)) => args,
+        Ok(Err(error)) => return explain(&error),
+        Err(failure) => return end(Err(failure)),
+    };
+    let settings = match Settings::decide(args.common, environment) {
+        Ok(settings) => settings,
+        Err(failure) => return end(Err(configured.locate(failure))),
+    };
     let context = Context {
+        configured,
         screen: Screen::new(settings.verbosity),
         cancel: Cancel::new(),
         settings,
@@ -67,12 +78,29 @@ pub fn run() -> ExitCode {
     raise_open_file_limit();
     tracing::start(context.settings.verbosity, &context.screen);
     signals::listen(context.cancel.clone());
-    end(context.run(args.command))
+    end(context.run(args.command).map_err(|failure| context.configured.locate(failure)))
+}
+
+/// The command line, with what was written elsewhere. Where that is refused as it was typed, too, it is explained as it was typed.
+fn parse(configured: &Configured) -> Result<Result<Args, clap::Error>, Failure> {
+    let parsed = Args::try_parse_from(configured.words()?);
+    Ok(parsed.map_err(|error| match Args::try_parse_from(&configured.typed.words) {
+        Err(plain) if plain.kind() == error.kind() => plain,
+        _ => error,
+    }))
+}
+
+/// Help and version, too, come as errors: on standard output, with exit code 0.
+fn explain(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
 }
 
 /// What every command is given.
 #[derive(Debug)]
 pub struct Context {
+    /// Where it was written.
+    pub configured: Configured,
     /// What was decided.
     pub settings: Settings,
     /// Standard error.
@@ -110,6 +138,7 @@ impl Context {
             Command::Gc(args) => commands::gc::run(self, &args),
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),
+            Command::Config(what) => commands::config::run(self, &what),
             Command::Forget(args) => commands::forget::run(self, &args),
             Command::Key(what) => commands::key::run(self, &what),
             Command::Tag(what) => commands::tag::run(self, &what),

@@ -1,4 +1,4 @@
-//! What the command line means, with the environment beside it: options win over variables, variables over defaults.
+//! What the options mean. Whether they were typed or written elsewhere was decided before, in [`super::config`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -95,10 +95,9 @@ impl Settings {
     /// # Errors
     /// Usage: a value that cannot be meant.
     pub fn decide(args: Common, environment: Environment) -> Result<Self, Failure> {
-        let client = args.client_name.or(environment.client_name);
         Ok(Self {
-            repository: args.repository.or(environment.repository),
-            client: client.map_or_else(host_name, |name| valid_client(&name).map(|()| name))?,
+            repository: args.repository,
+            client: args.client_name.map_or_else(host_name, |name| valid_client(&name).map(|()| name))?,
             verbosity: verbosity(args.quiet, args.verbose),
             json: args.json,
             in_background: environment.in_background,
@@ -131,7 +130,7 @@ impl Settings {
                     .give_up_after
                     .map_or(Ok(GIVE_UP_AFTER), |text| time("--give-up-after", &text, Duration::ZERO))?,
                 transport: args.transport.unwrap_or_default(),
-                config: args.ssh_config.or(environment.ssh_config),
+                config: args.ssh_config,
                 options: args.ssh_options.iter().map(|text| ssh_option(text)).collect::<Result<_, _>>()?,
                 environment: environment.ssh,
             },
@@ -144,7 +143,9 @@ impl Settings {
     /// Usage: nobody said.
     pub fn repository(&self) -> Result<&OsStr, Failure> {
         self.repository.as_deref().ok_or_else(|| {
-            Failure::usage("no repository was named").hint("say --repository WHERE, or set KITBAG_REPOSITORY")
+            Failure::usage("no repository was named").hint(
+                "say --repository WHERE, set KITBAG_REPOSITORY, or write repository = \"WHERE\" into ~/.config/kitbag/config.toml",
+            )
         })
     }
 }
@@ -174,6 +175,7 @@ pub fn host_name() -> Result<String, Failure> {
 fn valid_client(name: &str) -> Result<(), Failure> {
     if name.trim().is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
         return Err(Failure::usage(format!("{name:?} cannot be a client's name"))
+            .about("client-name")
             .hint("it needs 1 to 255 bytes without control characters"));
     }
     Ok(())
@@ -189,7 +191,9 @@ fn cache(
     let limit = match size {
         None => CACHE_LIMIT,
         Some(text) => human::parse_bytes(text).ok_or_else(|| {
-            Failure::usage(format!("--cache-size {text:?} is no size")).hint("write it as in 500M or 10G")
+            Failure::usage(format!("--cache-size {text:?} is no size"))
+                .about("cache-size")
+                .hint("write it as in 500M or 10G")
         })?,
     };
     let standard = || {
@@ -202,6 +206,7 @@ fn cache(
 fn rate(option: &str, text: &str) -> Result<u64, Failure> {
     human::parse_bytes(text).filter(|rate| *rate > 0).ok_or_else(|| {
         Failure::usage(format!("{option} {text:?} is no rate"))
+            .about(option)
             .hint("write it in bytes a second, as in 500K or 2M")
     })
 }
@@ -209,6 +214,7 @@ fn rate(option: &str, text: &str) -> Result<u64, Failure> {
 fn time(option: &str, text: &str, least: Duration) -> Result<Duration, Failure> {
     human::parse_time(text).filter(|time| *time >= least).ok_or_else(|| {
         Failure::usage(format!("{option} {text:?} is no time that makes sense"))
+            .about(option)
             .hint("write it as in 90s, 15m or 8h")
     })
 }
@@ -219,6 +225,7 @@ fn ssh_option(text: &str) -> Result<(String, String), Failure> {
     match split.map(|(key, value)| (key.trim(), value.trim())) {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(Failure::usage(format!("--ssh-option {text:?} is not KEY=VALUE"))
+            .about("ssh-option")
             .hint("write it as in --ssh-option Port=2222")),
     }
 }
@@ -231,18 +238,6 @@ mod tests {
 
     fn with_home() -> Environment {
         Environment { home: Some("/home/ada".into()), ..Environment::default() }
-    }
-
-    #[test]
-    fn options_win_over_variables() {
-        let args = Common { repository: Some("/option".into()), ..Common::default() };
-        let environment = Environment { repository: Some("/variable".into()), ..with_home() };
-        assert_eq!(
-            Settings::decide(args, environment.clone()).expect("decided").repository(),
-            Ok("/option".as_ref())
-        );
-        let settings = Settings::decide(Common::default(), environment).expect("decided");
-        assert_eq!(settings.repository(), Ok("/variable".as_ref()));
     }
 
     #[test]

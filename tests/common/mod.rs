@@ -74,6 +74,8 @@ impl Kitbag {
                 command.env(name, value);
             }
         }
+        // Whatever this machine's says.
+        command.env("KITBAG_SYSTEM_CONFIG", self.path("etc/config.toml"));
         command.env("HOME", self.path("home")).env("TZ", "UTC").env("KITBAG_CLIENT_NAME", "laptop");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command

@@ -118,6 +118,7 @@ pub fn rules(args: &Backup) -> Result<Rules, Failure> {
     for file in &args.exclude_files {
         let text = std::fs::read(file).map_err(|error| {
             Failure::usage(format!("cannot read --exclude-from {}: {error}", file.display()))
+                .about("exclude-from")
         })?;
         rules.add_lines(&text)?;
     }
@@ -166,6 +167,7 @@ fn checkpoint(args: &Backup) -> Result<backup::Every, Failure> {
     if let Some(text) = &args.checkpoint {
         let wrong = || {
             Failure::usage(format!("--checkpoint {text:?} is neither a time nor a size"))
+                .about("checkpoint")
                 .hint("write it as in 5m, 1h or 1G")
         };
         let is_time = text.ends_with(['s', 'm', 'h']);

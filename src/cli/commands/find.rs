@@ -116,13 +116,16 @@ fn query(args: &Find) -> Result<Query, Failure> {
     let size = |option: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => human::parse_bytes(text).map(Some).ok_or_else(|| {
-            Failure::usage(format!("{option} {text:?} is no size")).hint("write it as in 500K or 10M")
+            Failure::usage(format!("{option} {text:?} is no size"))
+                .about(option)
+                .hint("write it as in 500K or 10M")
         }),
     };
     let when = |option: &str, text: &Option<String>| match text {
         None => Ok(None),
         Some(text) => time(text, SystemClock::new().now()).map(Some).ok_or_else(|| {
             Failure::usage(format!("{option} {text:?} is no time"))
+                .about(option)
                 .hint("write a date, as in 2026-11-30 or \"2026-11-30 14:00\", or how long ago, as in 7d")
         }),
     };

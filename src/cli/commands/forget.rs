@@ -38,7 +38,7 @@ fn what(args: &Forget) -> Result<What, Failure> {
         return policy
             .parse()
             .map(What::Policy)
-            .map_err(|error: forget::BadPolicy| Failure::usage(error.to_string()));
+            .map_err(|error: forget::BadPolicy| Failure::usage(error.to_string()).about("keep"));
     }
     let specs: Result<Vec<Spec>, _> = args.generations.iter().map(|spec| spec.parse()).collect();
     Ok(What::Named(specs?))

@@ -84,12 +84,16 @@ fn portion(args: &Fsck, repository: &Repository) -> Result<Option<Portion>, Fail
     let mut portion = Portion::default();
     if let Some(text) = &args.sample {
         portion.share = Some(human::parse_share(text).ok_or_else(|| {
-            Failure::usage(format!("--sample {text:?} is no share")).hint("write it as in 5% or 0.5%")
+            Failure::usage(format!("--sample {text:?} is no share"))
+                .about("sample")
+                .hint("write it as in 5% or 0.5%")
         })?);
     }
     if let Some(text) = &args.time_budget {
         portion.time = Some(human::parse_time(text).ok_or_else(|| {
-            Failure::usage(format!("--time-budget {text:?} is no time")).hint("write it as in 90s, 15m or 2h")
+            Failure::usage(format!("--time-budget {text:?} is no time"))
+                .about("time-budget")
+                .hint("write it as in 90s, 15m or 2h")
         })?);
     }
     if portion != Portion::default() {

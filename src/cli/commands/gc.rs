@@ -51,7 +51,9 @@ pub fn run(context: &Context, args: &Gc) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let mut options = Options { dry_run: args.dry_run, ..Options::new(&context.settings.client) };
     if let Some(text) = &args.max_repack {
-        let wrong = || Failure::usage(format!("--max-repack {text:?} is not a size such as 500M"));
+        let wrong = || {
+            Failure::usage(format!("--max-repack {text:?} is not a size such as 500M")).about("max-repack")
+        };
         options.repack.most = human::parse_bytes(text).ok_or_else(wrong)?;
     }
     let store = context.store()?;

@@ -4,6 +4,7 @@ pub mod backup;
 pub mod cache;
 pub mod cat;
 pub mod clients;
+pub mod config;
 pub mod diff;
 pub mod export;
 pub mod find;

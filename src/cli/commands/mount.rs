@@ -177,13 +177,17 @@ fn generation(spec: &str, found: &[Client], client: &str) -> Result<crate::base:
 fn size(text: Option<&str>) -> Result<u64, Failure> {
     let Some(text) = text else { return Ok(MEMORY) };
     human::parse_bytes(text).filter(|size| *size > 0).ok_or_else(|| {
-        Failure::usage(format!("--memory {text:?} is no size")).hint("write it as in 64M or 1G")
+        Failure::usage(format!("--memory {text:?} is no size"))
+            .about("memory")
+            .hint("write it as in 64M or 1G")
     })
 }
 
 fn refresh(text: Option<&str>) -> Result<Duration, Failure> {
     let Some(text) = text else { return Ok(REFRESH) };
     human::parse_time(text).ok_or_else(|| {
-        Failure::usage(format!("--refresh {text:?} is no time")).hint("write it as in 10s or 5m")
+        Failure::usage(format!("--refresh {text:?} is no time"))
+            .about("refresh")
+            .hint("write it as in 10s or 5m")
     })
 }

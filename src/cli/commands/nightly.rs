@@ -37,7 +37,8 @@ impl Plan {
     /// Usage: a text that is no policy.
     pub fn of(args: &Backup) -> Result<Self, Failure> {
         let options = |text: &String| {
-            let policy = text.parse().map_err(|error: BadPolicy| Failure::usage(error.to_string()))?;
+            let policy =
+                text.parse().map_err(|error: BadPolicy| Failure::usage(error.to_string()).about("forget"))?;
             Ok::<_, Failure>(Options {
                 what: What::Policy(policy),
                 allow_empty: false,
