@@ -1,5 +1,7 @@
 //! A file's attributes on the wire.
 
+use bytes::BufMut;
+
 use super::fields::{Fields, Malformed};
 
 const SIZE: u32 = 0x1;
@@ -11,6 +13,7 @@ const EXTENDED: u32 = 0x8000_0000;
 const TYPE_MASK: u32 = 0o170_000;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
+const LINK: u32 = 0o120_000;
 
 /// What a server says about a file; every part may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +37,12 @@ impl Attrs {
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.permissions.is_some_and(|mode| mode & TYPE_MASK == REGULAR)
+    }
+
+    /// Whether it is known to be a symbolic link.
+    #[must_use]
+    pub fn is_link(&self) -> bool {
+        self.permissions.is_some_and(|mode| mode & TYPE_MASK == LINK)
     }
 
     pub(super) fn take(fields: &mut Fields) -> Result<Self, Malformed> {
@@ -63,9 +72,7 @@ impl Attrs {
         Ok(attrs)
     }
 
-    #[cfg(test)]
     pub(super) fn put(&self, out: &mut Vec<u8>) {
-        use bytes::BufMut;
         let mut flags = 0;
         flags |= if self.size.is_some() { SIZE } else { 0 };
         flags |= if self.permissions.is_some() { PERMISSIONS } else { 0 };

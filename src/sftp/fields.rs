@@ -4,7 +4,7 @@ use bytes::{Buf, BufMut, Bytes};
 
 /// Bytes that are not what the protocol says; what was being read is named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the server sent a malformed SFTP packet ({0})")]
+#[error("the other side sent a malformed SFTP packet ({0})")]
 pub struct Malformed(pub &'static str);
 
 /// Takes fields off the front of a packet.

@@ -6,7 +6,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::fields::{Malformed, put_string};
 
-/// The longest packet that is taken from a server, without its length field. OpenSSH's own limit is 256 KiB.
+/// The longest packet that is taken from the other side, without its length field. OpenSSH's own limit is 256 KiB.
 pub const MAX_PACKET: usize = 257 * 1024;
 
 /// The longest payload of one READ or WRITE: what OpenSSH allows, and what leaves room for the rest of the packet.
@@ -25,13 +25,18 @@ pub(super) mod wire {
     pub(crate) const WRITE: u8 = 6;
     pub(crate) const LSTAT: u8 = 7;
     pub(crate) const FSTAT: u8 = 8;
+    pub(crate) const SETSTAT: u8 = 9;
+    pub(crate) const FSETSTAT: u8 = 10;
     pub(crate) const OPENDIR: u8 = 11;
     pub(crate) const READDIR: u8 = 12;
     pub(crate) const REMOVE: u8 = 13;
     pub(crate) const MKDIR: u8 = 14;
+    pub(crate) const RMDIR: u8 = 15;
     pub(crate) const REALPATH: u8 = 16;
     pub(crate) const STAT: u8 = 17;
     pub(crate) const RENAME: u8 = 18;
+    pub(crate) const READLINK: u8 = 19;
+    pub(crate) const SYMLINK: u8 = 20;
     pub(crate) const STATUS: u8 = 101;
     pub(crate) const HANDLE: u8 = 102;
     pub(crate) const DATA: u8 = 103;
@@ -53,6 +58,10 @@ pub mod extension {
     pub const STATVFS: &str = "statvfs@openssh.com";
     /// A copy made by the server.
     pub const COPY_DATA: &str = "copy-data";
+    /// What is there cannot be changed or removed: said by `kitbag serve`, so that a refusal can be explained. There is no such request.
+    pub const APPEND_ONLY: &str = "append-only@kitbag";
+    /// Nothing can be written: likewise.
+    pub const READ_ONLY: &str = "read-only@kitbag";
 }
 
 /// How a file is opened.
@@ -69,16 +78,28 @@ pub enum OpenMode {
     },
 }
 
+/// Flags of OPEN.
+pub mod flag {
+    /// For reading.
+    pub const READ: u32 = 0x1;
+    /// For writing.
+    pub const WRITE: u32 = 0x2;
+    /// Every WRITE goes to the end.
+    pub const APPEND: u32 = 0x4;
+    /// What is missing is made.
+    pub const CREATE: u32 = 0x8;
+    /// What is there is emptied.
+    pub const TRUNCATE: u32 = 0x10;
+    /// With [`CREATE`]: it must not be there.
+    pub const EXCLUSIVE: u32 = 0x20;
+}
+
 impl OpenMode {
     fn flags(self) -> u32 {
-        const READ: u32 = 0x1;
-        const WRITE: u32 = 0x2;
-        const CREATE: u32 = 0x8;
-        const EXCLUSIVE: u32 = 0x20;
         match self {
-            Self::Read => READ,
-            Self::Write => WRITE,
-            Self::CreateNew { .. } => WRITE | CREATE | EXCLUSIVE,
+            Self::Read => flag::READ,
+            Self::Write => flag::WRITE,
+            Self::CreateNew { .. } => flag::WRITE | flag::CREATE | flag::EXCLUSIVE,
         }
     }
 }
@@ -313,6 +334,12 @@ impl Packets {
         let mut packet = self.0.split_to(whole).freeze();
         packet.advance(4);
         Ok(Some(packet))
+    }
+
+    /// Whether no bytes wait for more.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
