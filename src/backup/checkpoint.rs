@@ -320,10 +320,12 @@ pub struct Lease {
 }
 
 impl Run<'_> {
-    /// Removes a partial generation that a later one has made needless.
+    /// Removes a partial generation that a later one has made needless. It stays where this key may only add: forgetting by a policy removes it, too.
     pub fn forget(&self, id: GenerationId) -> Result<(), BackupError> {
         match self.repository.cached().remove(&layout::generation(self.client, id)).wait() {
-            Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
+            Err(error) if !matches!(error.kind, ErrorKind::NotFound | ErrorKind::AppendOnly) => {
+                Err(error.into())
+            }
             _ => Ok(()),
         }
     }

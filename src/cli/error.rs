@@ -187,6 +187,10 @@ impl From<StoreError> for Failure {
                 Self::failed(said()).hint("the disk or the quota there is full: make room and run this again")
             }
             ErrorKind::Denied => Self::failed(said()).hint("check who may read and write there"),
+            ErrorKind::AppendOnly => Self::failed(said()).hint(
+                "the repository is append-only for this key: run forget and gc with the maintenance key",
+            ),
+            ErrorKind::ReadOnly => Self::failed(said()).hint("this key may only read the repository"),
             ErrorKind::Unreachable => Self::failed(said()).hint("run this again when it can be reached"),
             ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLong => damage(&error),
             ErrorKind::Refused | ErrorKind::Exists | ErrorKind::Protocol | ErrorKind::Other => {

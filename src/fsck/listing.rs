@@ -4,7 +4,7 @@ use super::FsckError;
 use super::report::Report;
 use crate::base::id::{BagId, ClientId, GenerationId, KeySlotId, SegmentId, TagsId};
 use crate::generation::{leases, tags};
-use crate::store::{Listed, Name, Pending, Store, layout};
+use crate::store::{ErrorKind, Listed, Name, Pending, Store, layout};
 
 /// The files of a repository, by kind.
 #[derive(Debug, Default)]
@@ -28,9 +28,11 @@ pub struct Listing {
 /// Lists everything. Clients' directories are read before those of bags: a bag is there before the generation that needs it, so what is
 /// missing in this listing was not there when its generation was seen.
 ///
+/// `repairs`: whether that needs to know who is at work, which is not told to a key that may only add.
+///
 /// # Errors
 /// What the store says.
-pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError> {
+pub fn read(store: &dyn Store, report: &Report<'_>, repairs: bool) -> Result<Listing, FsckError> {
     let list = |name: &str| store.list(&layout::directory(name));
     let top = store.list(&Name::top());
     let [keys, index, sessions, clients, bags] =
@@ -44,8 +46,15 @@ pub fn read(store: &dyn Store, report: &Report<'_>) -> Result<Listing, FsckError
     sort.each("", top.wait()?, |file| known(&file.name).then_some(()));
     listing.slots = sort.each("keys", keys.wait()?, |file| file.name.parse().ok());
     listing.segments = sort.each("index", index.wait()?, |file| Some((file.name.parse().ok()?, file.size)));
-    let sessions = sort
-        .each("sessions", sessions.wait()?, |file| leases::parse(&file.name).is_some().then(|| file.clone()));
+    let sessions = match sessions.wait() {
+        Err(error) if error.kind == ErrorKind::AppendOnly && !repairs => {
+            report.note("sessions", "somebody is writing, or was cut off: this key is not told who");
+            Vec::new()
+        }
+        listed => listed?,
+    };
+    let sessions =
+        sort.each("sessions", sessions, |file| leases::parse(&file.name).is_some().then(|| file.clone()));
     let whole = leases::of(&sessions).into_iter().filter(|held| held.is_whole);
     listing.sessions = whole.map(|held| (held.client, held.id, held.since)).collect();
     for (directory, files) in collecting {

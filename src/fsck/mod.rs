@@ -150,7 +150,7 @@ pub fn run(
     }
     monitor.phase("listing");
     repository.ask();
-    let mut listing = listing::read(&**store, &report)?;
+    let mut listing = listing::read(&**store, &report, session.is_some())?;
     repository.confirm()?;
     if let Some(session) = &session {
         listing.sessions.retain(|(_, id, _)| *id != session.id());

@@ -14,6 +14,10 @@ pub enum ErrorKind {
     NoSpace,
     /// Not permitted.
     Denied,
+    /// Not permitted to this key, which may only add to what is there.
+    AppendOnly,
+    /// Not permitted to this key, which may only read.
+    ReadOnly,
     /// The file is shorter than the range asked for.
     Truncated,
     /// The file is longer than the limit given.

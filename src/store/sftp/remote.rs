@@ -160,6 +160,8 @@ impl Remote {
         let kind = match &error {
             RequestError::Status(status) => match status.code {
                 Code::NoSuchFile => ErrorKind::NotFound,
+                Code::PermissionDenied if self.client.offers(extension::APPEND_ONLY) => ErrorKind::AppendOnly,
+                Code::PermissionDenied if self.client.offers(extension::READ_ONLY) => ErrorKind::ReadOnly,
                 Code::PermissionDenied => ErrorKind::Denied,
                 Code::Eof => ErrorKind::Truncated,
                 Code::BadMessage | Code::Unsupported | Code::Ok => ErrorKind::Protocol,
