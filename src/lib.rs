@@ -5,7 +5,8 @@
 //! [`store`] is named immutable files, wherever they are; [`live`] is the file system that is backed up; [`sealed`],
 //! [`bag`], [`condemned`], [`dir`], [`index`], [`generation`] and [`contents`] are the structures of a repository;
 //! [`repo`] opens one and hands out its parts; [`reach`] says what generations need; [`backup`], [`restore`], [`verify`],
-//! [`forget`], [`gc`], [`fsck`] and [`mount`] are one operation each; [`cli`] is the only place that prints, reads the
+//! [`forget`], [`gc`], [`fsck`] and [`mount`] are one operation each; [`serve`] is the other side, for those who trust no client;
+//! [`cli`] is the only place that prints, reads the
 //! environment or knows a flag.
 
 pub mod base;
@@ -39,6 +40,7 @@ pub mod gc;
 pub mod look;
 pub mod mount;
 pub mod restore;
+pub mod serve;
 pub mod verify;
 
 pub mod cli;

@@ -15,7 +15,7 @@ const LAYERS: &[(Order, &[&str])] = &[
     (Order::Counts, &["cache", "store", "live"]),
     (Order::Counts, &["sealed", "bag", "condemned", "dir", "index", "generation", "contents"]),
     (Order::Counts, &["repo", "reach"]),
-    (Order::Apart, &["backup", "restore", "verify", "fsck", "forget", "gc", "mount", "look"]),
+    (Order::Apart, &["backup", "restore", "verify", "fsck", "forget", "gc", "mount", "look", "serve"]),
     (Order::Apart, &["cli"]),
 ];
 

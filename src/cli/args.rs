@@ -3,6 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
 
 mod look;
+mod serve;
 mod upkeep;
 
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 pub use look::{Cat, Diff, Export, FileKind, Find, Ls, Mount};
+pub use serve::Serve;
 pub use upkeep::{Forget, Fsck, Gc, Key, NewKey, RemoveClient, Sessions, Tag, Verify};
 
 const STYLES: Styles = Styles::styled()
@@ -184,6 +186,8 @@ pub enum Command {
     /// Look at what configuration files and variables set, or check the files
     #[command(subcommand)]
     Config(Config),
+    /// Serve files over SFTP to a key that may only add, or only read
+    Serve(Serve),
 }
 
 /// `kitbag init`

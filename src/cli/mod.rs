@@ -54,6 +54,13 @@ pub fn run() -> ExitCode {
         Ok(typed) => typed,
         Err(error) => return explain(&error),
     };
+    if typed.stands_alone() {
+        return match Args::try_parse_from(&typed.words) {
+            Ok(Args { command: Command::Serve(args), .. }) => end(commands::serve::run(&args)),
+            Ok(_) => end(Ok(Exit::Done)),
+            Err(error) => explain(&error),
+        };
+    }
     let environment = Environment::of_process();
     let configured = match Configured::read(definition, typed, &environment) {
         Ok(configured) => configured,
@@ -144,6 +151,7 @@ impl Context {
             Command::Tag(what) => commands::tag::run(self, &what),
             Command::Sessions { what } => commands::sessions::run(self, what.as_ref()),
             Command::RemoveClient(args) => commands::remove_client::run(self, &args),
+            Command::Serve(args) => commands::serve::run(&args),
         }
     }
 }

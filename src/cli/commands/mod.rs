@@ -19,6 +19,7 @@ pub mod mount;
 pub mod nightly;
 pub mod remove_client;
 pub mod restore;
+pub mod serve;
 pub mod sessions;
 pub mod tag;
 pub mod verify;

@@ -12,6 +12,9 @@ use super::{Origin, Setting, Value};
 /// Options about one run: no file sets them.
 const ONE_RUN: &[&str] = &["help", "version", "config", "profile", "dry-run", "yes", "even-last"];
 
+/// Commands that go by their own line alone: they serve somebody else than the user whose files these are, or nobody.
+const ALONE: &[&str] = &["serve"];
+
 /// Positional arguments that a file may set: command and id.
 const POSITIONALS: &[(&str, &str)] = &[("backup", "roots")];
 
@@ -107,7 +110,7 @@ impl Opt {
             kind,
             place,
             is_positional,
-            is_settable: !ONE_RUN.contains(&key) && !arg.is_hide_set(),
+            is_settable: !ALONE.contains(&command) && !ONE_RUN.contains(&key) && !arg.is_hide_set(),
         })
     }
 }
@@ -125,6 +128,14 @@ pub struct Typed {
     pub config: Option<PathBuf>,
     /// `--profile`
     pub profile: Option<String>,
+}
+
+impl Typed {
+    /// Whether it is a command that goes by its own line alone.
+    #[must_use]
+    pub fn stands_alone(&self) -> bool {
+        self.command.first().is_some_and(|command| ALONE.contains(&command.as_str()))
+    }
 }
 
 /// What clap says to one option.
