@@ -182,6 +182,7 @@ impl Checkpoints<'_> {
         session: &Session,
         snapshots: Vec<Snapshot>,
     ) -> Result<Option<Generation>, BackupError> {
+        self.walk.sink.tree.begin_checkpoint()?;
         let roots = self.partial_roots(snapshots)?;
         if roots.is_empty() {
             return Ok(None);

@@ -46,7 +46,16 @@ pub enum Draft {
 enum Message {
     Job(Job),
     /// Tell when everything that came before has become pages.
-    Settle(Sender<BagCounter>),
+    Settle(Sender<BagCounter>, Count),
+}
+
+/// What becomes of the count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Count {
+    /// It is noted: what comes from now on may not be meant to stay.
+    Noted,
+    /// It is as it was when it was noted.
+    TakenBack,
 }
 
 struct Job {
@@ -86,6 +95,7 @@ impl Tree {
             waiting: Vec::new(),
             counter: BagCounter::default(),
             lists: Vec::new(),
+            noted: None,
         };
         let thread = thread::spawn(move || maker.run(&receiver));
         Self { jobs: Some(jobs), thread: Some(thread), failed }
@@ -104,15 +114,27 @@ impl Tree {
         }
     }
 
-    /// Waits until all drafts handed in so far have become pages, though perhaps in a block that is not sealed yet; gives the count of all references in
-    /// them.
+    /// Waits until all drafts handed in so far have become pages, though perhaps in a block that is not sealed yet. The pages that come then, until
+    /// [`settle`](Self::settle), are those of a checkpoint: the backup itself does not need them.
+    ///
+    /// # Errors
+    /// When the thread has stopped.
+    pub fn begin_checkpoint(&self) -> Result<(), BackupError> {
+        self.wait(Count::Noted).map(drop)
+    }
+
+    /// Waits in the same way; gives the count of all references in all pages, and counts those of the checkpoint no longer.
     ///
     /// # Errors
     /// When the thread has stopped.
     pub fn settle(&self) -> Result<BagCounter, BackupError> {
+        self.wait(Count::TakenBack)
+    }
+
+    fn wait(&self, count: Count) -> Result<BagCounter, BackupError> {
         let (answer, receiver) = bounded(1);
         match &self.jobs {
-            Some(jobs) if jobs.send(Message::Settle(answer)).is_ok() => {
+            Some(jobs) if jobs.send(Message::Settle(answer, count)).is_ok() => {
                 receiver.recv().map_err(|_stopped| BackupError::Stopped)
             }
             _ => Err(BackupError::Stopped),
@@ -148,6 +170,8 @@ struct Maker {
     waiting: Vec<Waiting>,
     counter: BagCounter,
     lists: Vec<Reference>,
+    /// Both when a checkpoint began.
+    noted: Option<(BagCounter, usize)>,
 }
 
 impl Maker {
@@ -159,12 +183,20 @@ impl Maker {
             select! {
                 recv(jobs) -> job => match job {
                     Ok(Message::Job(job)) => self.take(job)?,
-                    Ok(Message::Settle(answer)) => {
+                    Ok(Message::Settle(answer, count)) => {
                         while !self.waiting.is_empty() {
                             self.flush()?;
                         }
                         // Whoever asked may have given up.
                         let _ = answer.send(self.counter.clone());
+                        match (count, self.noted.take()) {
+                            (Count::Noted, _) => self.noted = Some((self.counter.clone(), self.lists.len())),
+                            (Count::TakenBack, Some((counter, lists))) => {
+                                self.counter = counter;
+                                self.lists.truncate(lists);
+                            }
+                            (Count::TakenBack, None) => {}
+                        }
                     }
                     Err(_) => break,
                 },
