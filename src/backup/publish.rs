@@ -142,10 +142,14 @@ impl Maker<'_> {
             self.shelf.give_back(segment.bags);
             return Err(error);
         }
-        Ok(self.shelf.with_index(|index| {
+        let kept = self.shelf.with_index(|index| {
             index.published(id, &segment.bags);
             index.flush()
-        })??)
+        })?;
+        if let Err(error) = kept {
+            self.shelf.index_not_kept(&error);
+        }
+        Ok(())
     }
 
     /// Counts what chunk lists of unchanged files refer to.

@@ -49,6 +49,8 @@ pub struct Shelf {
     bags: AtomicU64,
     bag_bytes: AtomicU64,
     is_first_run: AtomicBool,
+    /// Whether it was told that the index cannot be kept.
+    is_told: AtomicBool,
 }
 
 enum State {
@@ -79,7 +81,6 @@ struct Unsettled {
 struct Known {
     index: Index,
     tables: BagTables,
-    failed: Option<IndexError>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -106,6 +107,7 @@ impl Shelf {
             bags: AtomicU64::new(0),
             bag_bytes: AtomicU64::new(0),
             is_first_run: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
         }
     }
 
@@ -119,7 +121,7 @@ impl Shelf {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn open(&self, index: Index, packer: &Packer) -> Result<(), BackupError> {
-        let known = Known { index, tables: BagTables::new(TABLES), failed: None };
+        let known = Known { index, tables: BagTables::new(TABLES) };
         let held_back = self.turn(State::Ready(Box::new(known)));
         for Unsettled { kind, bytes, slot } in held_back.objects {
             match self.put(packer, kind, &bytes) {
@@ -342,12 +344,18 @@ impl Shelf {
     /// The index, to be told of a published segment and flushed.
     ///
     /// # Errors
-    /// The first failure to remember a bag in it.
+    /// `Stopped` where there is none.
     pub fn with_index<T>(&self, use_it: impl FnOnce(&mut Index) -> T) -> Result<T, BackupError> {
-        self.with_known(|known| match known.failed.take() {
-            Some(error) => Err(BackupError::from(error)),
-            None => Ok(use_it(&mut known.index)),
-        })?
+        self.with_known(|known| use_it(&mut known.index))
+    }
+
+    /// Tells, once, that the disk does not take what the index should keep. It knows all the same, so the run goes on.
+    pub fn index_not_kept(&self, error: &IndexError) {
+        if self.is_told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let text = format!("what this run stores cannot be noted here, so the next run fetches it ({error})");
+        self.monitor.problem(Problem::new(Severity::Note, b"", text));
     }
 }
 
@@ -380,11 +388,10 @@ impl PackerEvents for Shelf {
         self.monitor.count(Counter::BytesStored, bag.size);
         let segment_bag = segment_bag(bag);
         // A bag is stored only after its objects were looked for, so the index is there, or has failed.
-        let _ = self.with_known(|known| {
-            if let Err(error) = known.index.insert(&segment_bag) {
-                known.failed = known.failed.take().or(Some(error));
-            }
-        });
+        let inserted = self.with_known(|known| known.index.insert(&segment_bag));
+        if let Ok(Err(error)) = inserted {
+            self.index_not_kept(&error);
+        }
         lock(&self.referred).insert(bag.id);
         let mut open = lock(&self.open);
         for id in objects(bag) {

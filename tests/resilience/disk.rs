@@ -7,6 +7,7 @@ use std::process::Command;
 use obbench::relay::Link;
 
 use crate::bench::{Bench, TRANSPORTS, files_below, internal};
+use crate::common::{Kitbag, Outcome};
 
 /// A file system in memory, unmounted when dropped.
 struct Tmpfs(PathBuf);
@@ -58,5 +59,33 @@ fn sshd_on_a_full_disk() {
         bench.backup(&[]).end().code(0);
         bench.assert_sound();
         drop(disk);
+    }
+}
+
+/// More small files than the index of them finds room for.
+#[test]
+fn a_cache_without_room_stops_no_backup() {
+    let kitbag = Kitbag::with_repository();
+    for number in 0..18_000_u32 {
+        kitbag.write(&format!("tree/{}/{number}", number % 100), number.to_le_bytes().repeat(200));
+    }
+    for what in ["--cache-dir", "TMPDIR"] {
+        let Some(disk) = Tmpfs::mount(&kitbag.path("small"), "96k") else {
+            eprintln!("skipped: no file system can be mounted here");
+            return;
+        };
+        let mut command = kitbag.command();
+        command.args(["backup", "--reread", "tree"]);
+        match what {
+            "TMPDIR" => command.arg("--no-cache").env("TMPDIR", kitbag.path("small")),
+            _ => command.args([what, "small"]),
+        };
+        let outcome = Outcome::of(&mut command).code(0);
+        assert!(outcome.stderr.contains("No space"), "{}", outcome.stderr);
+        drop(disk);
+        kitbag.run(["fsck", "--no-cache", "--read-data"]).code(0);
+        kitbag.run(["verify", "--no-cache"]).code(0);
+        fs::remove_dir_all(kitbag.path("repository")).expect("removed");
+        kitbag.run(["init", "--encryption", "none"]).code(0);
     }
 }
