@@ -6,12 +6,15 @@ mod common;
 
 use std::fs;
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::time::Duration;
 
 use common::{Kitbag, Outcome, json_field};
+use obbench::clock;
 use obbench::need;
 use obbench::relay::{Link, Relay};
 use obbench::sshd::{Sshd, SshdOptions};
+use rustix::process::{Pid, Signal, kill_process};
 
 const TRANSPORTS: [&str; 2] = ["ssh2", "openssh"];
 
@@ -106,6 +109,43 @@ fn a_name_that_nobody_knows() {
             .run(["generations", "-r", url, "--transport", transport])
             .code(1)
             .says(&["no-such-host.invalid"]);
+    }
+}
+
+#[test]
+fn ctrl_c_is_enough_while_a_server_says_nothing() {
+    if !need::program("ssh") {
+        return;
+    }
+    // Whoever connects gets through, and never hears a word.
+    let silent = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let url = format!("sftp://somebody@{}/x", silent.local_addr().expect("an address"));
+    for (command, transport) in
+        ["generations", "backup"].into_iter().flat_map(|one| TRANSPORTS.map(|two| (one, two)))
+    {
+        let kitbag = Kitbag::new();
+        kitbag.write("tree/file", "x");
+        let tree = (command == "backup").then_some("tree");
+        let line = [command, "-r", &url, "--transport", transport, "--ssh-option", "BatchMode=yes"];
+        let mut running = kitbag.command();
+        let running = running.args(line).args(tree).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut running = running.expect("it starts");
+        let _connection = silent.accept().expect("it connects");
+        let pid = Pid::from_child(&running);
+        kill_process(pid, Signal::INT).expect("ours");
+        let is_over =
+            clock::wait_until(Duration::from_secs(20), || running.try_wait().expect("ours").is_some());
+        if !is_over {
+            running.kill().expect("ours");
+        }
+        let output = running.wait_with_output().expect("ours");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            is_over && output.status.code() == Some(130),
+            "{command} by {transport}: {} {stderr}",
+            output.status
+        );
+        assert!(stderr.contains("interrupted"), "{stderr}");
     }
 }
 

@@ -34,6 +34,7 @@ impl Context {
             Location::Local(path) => Arc::new(LocalStore::new(path)?),
             Location::Sftp(location) => Arc::new(self.sftp(location)?),
         };
+        self.reach.set(&store);
         let rates = self.settings.rates;
         if rates == Rates::default() {
             return Ok(store);

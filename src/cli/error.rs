@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
+use crate::base::cancel::Cancel;
 use crate::base::text::escape;
 use crate::condemned::CondemnedError;
 use crate::dir::reader::TreeError;
@@ -117,6 +118,15 @@ impl Failure {
     /// A command line that makes no sense.
     pub fn usage(message: impl Into<String>) -> Self {
         Self::new(Exit::Usage, message)
+    }
+
+    /// The same failure, if nobody asked to stop before; else it is most likely what became of that.
+    #[must_use]
+    pub fn after(self, cancel: &Cancel) -> Self {
+        match cancel.is_cancelled() && self.exit == Exit::Failed {
+            true => Self::new(Exit::Interrupted, format!("interrupted ({})", self.message)),
+            false => self,
+        }
     }
 
     /// Somebody asked to stop.

@@ -45,6 +45,7 @@ use environment::Environment;
 use error::{Exit, Failure};
 use progress::Screen;
 use settings::Settings;
+use signals::Reach;
 
 /// Runs the program with the arguments and the environment of the process, and gives its exit code.
 #[must_use]
@@ -81,11 +82,13 @@ pub fn run() -> ExitCode {
         cancel: Cancel::new(),
         settings,
         said_of_cache: AtomicBool::new(false),
+        reach: Reach::default(),
     };
     raise_open_file_limit();
     tracing::start(context.settings.verbosity, &context.screen);
-    signals::listen(context.cancel.clone());
-    end(context.run(args.command).map_err(|failure| context.configured.locate(failure)))
+    signals::listen(context.cancel.clone(), context.reach.clone());
+    let outcome = context.run(args.command);
+    end(outcome.map_err(|failure| context.configured.locate(failure).after(&context.cancel)))
 }
 
 /// The command line, with what was written elsewhere. Where that is refused as it was typed, too, it is explained as it was typed.
@@ -116,6 +119,8 @@ pub struct Context {
     pub cancel: Cancel,
     /// Whether it was told already that the cache cannot be used.
     said_of_cache: AtomicBool,
+    /// The store that is in use, for whoever does not want to wait for it.
+    reach: Reach,
 }
 
 impl Context {

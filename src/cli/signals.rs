@@ -1,8 +1,10 @@
 //! Ctrl-C: the first asks everybody to stop, the second ends the program at once.
 
+use std::fmt;
 use std::fs::File;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
+use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -10,6 +12,7 @@ use signal_hook::iterator::Signals;
 
 use super::error::Exit;
 use crate::base::cancel::Cancel;
+use crate::store::{SharedStore, Store};
 
 /// Set while a question waits for its answer. A question has nothing to wind up, so that one signal is enough then.
 static ASKING: Mutex<Option<Asking>> = Mutex::new(None);
@@ -17,9 +20,37 @@ static ASKING: Mutex<Option<Asking>> = Mutex::new(None);
 /// The terminal and its settings from before the question, where there is one.
 struct Asking(Option<(File, Termios)>);
 
-/// From now on the first SIGINT, SIGTERM or SIGHUP sets `cancel`, and the second ends the program with exit code 130.
-/// Where signals cannot be heard they keep their meaning.
-pub fn listen(cancel: Cancel) {
+/// The store in use, which may have to be given up.
+#[derive(Clone, Default)]
+pub struct Reach(Arc<Mutex<Option<Weak<dyn Store>>>>);
+
+impl Reach {
+    /// This store is in use from now on.
+    pub fn set(&self, store: &SharedStore) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(store));
+    }
+
+    /// Whoever waits for a server that is out of reach shall not do so any more.
+    fn give_up(&self) {
+        let store = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(store) = store.and_then(|store| store.upgrade()) {
+            store.give_up();
+        }
+    }
+}
+
+impl fmt::Debug for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reach")
+    }
+}
+
+/// How often it is looked, after the wish to stop, whether the server is out of reach.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP sets `cancel` and lets nobody wait for a server that is out of reach, and the second
+/// ends the program with exit code 130. Where signals cannot be heard they keep their meaning.
+pub fn listen(cancel: Cancel, reach: Reach) {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     let listener = thread::Builder::new().name("signals".to_owned());
     // Without the thread the first signal would be swallowed; but then no operation could start its threads either.
@@ -33,6 +64,14 @@ pub fn listen(cancel: Cancel) {
                 signal_hook::low_level::exit(i32::from(Exit::Interrupted.code()));
             }
             cancel.cancel();
+            let reach = reach.clone();
+            // Without it a second signal is needed.
+            let _ = thread::Builder::new().name("give-up".to_owned()).spawn(move || {
+                loop {
+                    reach.give_up();
+                    thread::sleep(LOOK);
+                }
+            });
         }
     });
 }

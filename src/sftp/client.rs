@@ -119,6 +119,11 @@ impl Client {
         self.submit_with(target, [], requests).1
     }
 
+    /// Where no connection answers at the moment: lets all that waits for one fail, and all that comes later.
+    pub fn give_up(&self) {
+        self.0.shared.give_up();
+    }
+
     /// The request that closes a handle, for [`Client::submit_all`] together with the last requests on it.
     #[must_use]
     pub fn closing(handle: Handle) -> Request {

@@ -186,6 +186,7 @@ struct Queue {
     waiting: VecDeque<Submission>,
     submitted: u64,
     stopping: bool,
+    is_standing: bool,
     closed: Option<RequestError>,
     /// How often requests were found that nobody had been woken for. Never, if all is well.
     missed: u64,
@@ -260,6 +261,39 @@ impl Shared {
             );
         }
         (waiting, queue.stopping)
+    }
+
+    /// Notes whether there is a connection that has answered.
+    pub(super) fn set_standing(&self, is_standing: bool) {
+        lock(&self.queue).is_standing = is_standing;
+    }
+
+    /// Lets requests that nobody could answer yet wait here again, before all others.
+    pub(super) fn put_back(&self, submissions: VecDeque<Submission>) {
+        if submissions.is_empty() {
+            return;
+        }
+        let mut queue = lock(&self.queue);
+        if let Some(error) = queue.closed.clone() {
+            drop(queue);
+            submissions.into_iter().for_each(|submission| submission.fail(error.clone()));
+            return;
+        }
+        let later = std::mem::replace(&mut queue.waiting, submissions);
+        queue.waiting.extend(later);
+        self.wake();
+    }
+
+    /// Ends the queue and asks the driver to end, unless there is a connection that has answered.
+    pub(super) fn give_up(&self) {
+        let mut queue = lock(&self.queue);
+        if queue.is_standing {
+            return;
+        }
+        queue.stopping = true;
+        self.wake();
+        drop(queue);
+        self.close(&RequestError::Stopped);
     }
 
     /// Asks the driver to end.

@@ -56,6 +56,10 @@ impl Store for Discard {
         self.0.lanes()
     }
 
+    fn give_up(&self) {
+        self.0.give_up();
+    }
+
     fn traffic(&self) -> Traffic {
         self.0.traffic()
     }

@@ -105,6 +105,10 @@ pub trait Store: Send + Sync {
         0
     }
 
+    /// Where a server is out of reach: lets all that waits for it fail now, and all that is asked later. Does nothing while the server
+    /// answers.
+    fn give_up(&self) {}
+
     /// What went over the wire so far; zeros for a store without one.
     fn traffic(&self) -> Traffic;
 }

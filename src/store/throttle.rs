@@ -257,6 +257,10 @@ impl Store for Throttled {
         self.down.inner.lanes()
     }
 
+    fn give_up(&self) {
+        self.down.inner.give_up();
+    }
+
     fn traffic(&self) -> Traffic {
         self.down.inner.traffic()
     }

@@ -35,6 +35,7 @@ impl Driver {
         }
         // What was learnt is forgotten before anybody hears of the loss and asks again.
         self.shared.forget();
+        self.shared.set_standing(false);
         self.keep(sent, unsent, &RequestError::LinkLost(error.detail.clone()));
     }
 
@@ -100,6 +101,8 @@ impl Driver {
                 Waited::Woke => wait = Duration::ZERO,
                 Waited::Passed => {}
             }
+            // Whoever does not want to wait can then give them up meanwhile.
+            self.shared.put_back(std::mem::take(&mut self.backlog));
             let error = match self.connector.connect() {
                 Ok(link) => return Ok(Some(link)),
                 Err(error) => error,

@@ -28,6 +28,7 @@ impl Driver {
         let mut received = channel.session.receive(bytes, &mut replies);
         if new && let Some(hello) = channel.session.hello() {
             self.greeted = true;
+            self.shared.set_standing(true);
             self.shared.learn_hello(hello);
         }
         for (ticket, reply) in replies {

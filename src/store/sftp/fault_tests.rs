@@ -458,3 +458,24 @@ fn handles_are_few_and_none_is_forgotten() {
     drop(store);
     assert_eq!(machine.open_handles(), 0);
 }
+
+#[test]
+fn a_server_that_is_out_of_reach_can_be_given_up_and_one_that_answers_is_not() {
+    let machine = machine();
+    machine.put("/repo/keys/file", b"x");
+    let store = store(&machine);
+    assert!(store.read_all(&name("keys/file"), 10).wait().is_ok());
+    store.give_up();
+    assert!(store.read_all(&name("keys/file"), 10).wait().is_ok(), "it answers");
+    // The line is cut, and no other can be had for longer than the test takes.
+    machine.refuse([ConnectErrorKind::Unreachable; 10_000]);
+    machine.fault(None, 1, Fault::CutBefore);
+    let pending = store.read_all(&name("keys/file"), 10);
+    let waiting = std::thread::spawn(move || pending.wait());
+    while !waiting.is_finished() {
+        std::thread::sleep(Duration::from_millis(10));
+        store.give_up();
+    }
+    assert_eq!(waiting.join().unwrap().unwrap_err().kind, ErrorKind::Unreachable);
+    assert!(store.read_all(&name("keys/file"), 10).wait().is_err());
+}

@@ -194,6 +194,10 @@ impl Store for SftpStore {
         self.remote.client.lanes()
     }
 
+    fn give_up(&self) {
+        self.remote.client.give_up();
+    }
+
     fn traffic(&self) -> Traffic {
         let counts = self.remote.client.counts();
         Traffic {
