@@ -66,10 +66,13 @@ fn main() {
         }
         let list = BagListRef { bits, buckets: references.iter().map(|one| one.unwrap()).collect() };
         let begun = Instant::now();
-        for bucket in union.wanted(&list) {
+        let wanted = union.wanted(&list);
+        let mut adding = union.adding();
+        for bucket in wanted {
             read += 1;
-            union.add(&bucket, &encoded[bucket.at]).unwrap();
+            adding.add(&bucket, &encoded[bucket.at]).unwrap();
         }
+        drop(adding);
         time += begun.elapsed();
         stale.fill(false);
         for _ in 0..changed {
@@ -86,7 +89,8 @@ fn main() {
         }
     }
     println!(
-        "{generations} generations of {bags} bags, {changed} changed from one to the next: {read} buckets read, {} distinct bags, {:.2} s",
+        "{generations} generations of {bags} bags, {changed} changed from one to the next: {read} buckets read, {} entries decoded, {} distinct bags, {:.2} s",
+        union.decoded(),
         union.bags().len(),
         time.as_secs_f64()
     );

@@ -9,6 +9,7 @@ pub mod id;
 pub mod secret;
 pub mod text;
 pub mod time;
+pub mod uniform;
 pub mod varint;
 
 /// `N` bytes of the operating system's random numbers.

@@ -1,11 +1,12 @@
 //! What is known of the generations: which there are, and which bags they name.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::GcError;
 use crate::bag::BagKind;
 use crate::bag::reader::{BagReader, ReadError};
 use crate::base::id::{ClientId, GenerationId};
+use crate::base::time::Timestamp;
 use crate::cache;
 use crate::entry::Place;
 use crate::generation::{CatalogError, Generation};
@@ -30,6 +31,14 @@ pub struct Known<'a> {
     pub generations: BTreeSet<(ClientId, GenerationId)>,
 }
 
+/// Buckets of a generation that no other has named before.
+struct Wanted {
+    client: ClientId,
+    started: Timestamp,
+    id: GenerationId,
+    buckets: Vec<Bucket>,
+}
+
 /// Records asked for.
 type Records = Vec<((ClientId, GenerationId), Pending<Vec<u8>>)>;
 
@@ -45,20 +54,20 @@ impl<'a> Known<'a> {
     /// When one cannot be read. One that is gone is none.
     pub fn learn(&mut self, listed: &BTreeSet<(ClientId, GenerationId)>) -> Result<(), GcError> {
         let new: Vec<_> = listed.difference(&self.generations).copied().collect();
+        let mut wanted = Vec::new();
         for some in new.chunks(AT_ONCE) {
             let asked = self.ask(some.iter().copied());
-            let mut buckets = Vec::new();
             for (key, answer) in asked {
                 if let Some(generation) = self.record(key, answer)? {
-                    let name = layout::generation(key.0, key.1).to_string();
-                    let wanted = self.union.wanted(&generation.bag_list);
-                    buckets.extend(wanted.into_iter().map(|bucket| (name.clone(), bucket)));
+                    let buckets = self.union.wanted(&generation.bag_list);
+                    wanted.push(Wanted { client: key.0, started: generation.started, id: key.1, buckets });
                 }
                 self.generations.insert(key);
             }
-            self.buckets(buckets)?;
         }
-        Ok(())
+        // A client's lists resemble most those of the night before, and only what differs costs something. Ids, by which they are listed, say nothing of that.
+        wanted.sort_unstable_by_key(|one| (one.client, one.started, one.id));
+        self.buckets(&wanted)
     }
 
     fn ask(&self, keys: impl Iterator<Item = (ClientId, GenerationId)>) -> Records {
@@ -103,29 +112,41 @@ impl<'a> Known<'a> {
         records.filter_map(Result::transpose).collect()
     }
 
-    /// Reads buckets: those of one block together.
-    fn buckets(&mut self, buckets: Vec<(String, Bucket)>) -> Result<(), GcError> {
-        let mut blocks: BTreeMap<_, Vec<(String, Bucket)>> = BTreeMap::new();
-        for (name, bucket) in buckets {
-            let Place { bag, offset, stored, .. } = bucket.reference.place;
-            blocks.entry((bag, offset, stored)).or_default().push((name, bucket));
+    /// Reads buckets in this order, but those of one block together.
+    fn buckets(&mut self, wanted: &[Wanted]) -> Result<(), GcError> {
+        let mut places: HashMap<Place, usize> = HashMap::new();
+        let mut blocks: Vec<(Place, Vec<(&Wanted, &Bucket)>)> = Vec::new();
+        for (one, bucket) in wanted.iter().flat_map(|one| one.buckets.iter().map(move |bucket| (one, bucket)))
+        {
+            let place = Place { start: 0, len: 0, ..bucket.reference.place };
+            let at = *places.entry(place).or_insert(blocks.len());
+            match blocks.get_mut(at) {
+                Some((_, buckets)) => buckets.push((one, bucket)),
+                None => blocks.push((place, vec![(one, bucket)])),
+            }
         }
+        drop(places);
+        let (repository, reader) = (self.repository, self.reader);
+        let mut adding = self.union.adding();
         let mut later = blocks.into_iter();
         let mut under_way = VecDeque::new();
         loop {
             while under_way.len() < AT_ONCE
-                && let Some(((bag, offset, stored), buckets)) = later.next()
+                && let Some((place, buckets)) = later.next()
             {
                 // A whole tree bag of another client is not fetched for the sake of a bucket.
-                let is_here = self.repository.cache().len_of(cache::Kind::Bag, &bag.to_string()).is_some();
+                let is_here = repository.cache().len_of(cache::Kind::Bag, &place.bag.to_string()).is_some();
                 let kind = if is_here { BagKind::Tree } else { BagKind::Data };
-                let asked = self.reader.store(kind).read(&layout::bag(bag), offset, u64::from(stored));
-                under_way.push_back((Place { bag, offset, stored, start: 0, len: 0 }, buckets, asked));
+                let name = layout::bag(place.bag);
+                let asked = reader.store(kind).read(&name, place.offset, u64::from(place.stored));
+                under_way.push_back((place, buckets, asked));
             }
             let Some((place, buckets, answer)) = under_way.pop_front() else { return Ok(()) };
-            let opened = self.block(&place, answer);
-            for (name, bucket) in buckets {
-                let reason = |error: &dyn std::fmt::Display| unreadable(name.clone(), error);
+            let opened = block(repository, reader, &place, answer);
+            for (one, bucket) in buckets {
+                let reason = |error: &dyn std::fmt::Display| {
+                    unreadable(layout::generation(one.client, one.id).to_string(), error)
+                };
                 let block = match &opened {
                     Ok(block) => block,
                     Err(ReadError::Store(error)) if !is_damage(error) => {
@@ -133,25 +154,30 @@ impl<'a> Known<'a> {
                     }
                     Err(error) => return Err(reason(error)),
                 };
-                let bytes = self.reader.object(&bucket.reference, block).map_err(|error| reason(&error))?;
-                self.union.add(&bucket, bytes).map_err(|error| reason(&error))?;
+                let bytes = reader.object(&bucket.reference, block).map_err(|error| reason(&error))?;
+                adding.add(bucket, bytes).map_err(|error| reason(&error))?;
             }
         }
     }
+}
 
-    /// An opened block; in case of doubt read once more, from the store or from where it was moved to.
-    fn block(&self, place: &Place, answer: Pending<Vec<u8>>) -> Result<Vec<u8>, ReadError> {
-        let first = answer
-            .wait()
-            .map_err(ReadError::from)
-            .and_then(|mut sealed| self.reader.open(BagKind::Tree, place.bag, place.offset, &mut sealed));
-        match first {
-            Err(error) if error.is_damage() => {
-                self.repository.cached().forget(&layout::bag(place.bag));
-                self.reader.block(BagKind::Tree, place)
-            }
-            other => other,
+/// An opened block; in case of doubt read once more, from the store or from where it was moved to.
+fn block(
+    repository: &Repository,
+    reader: &BagReader,
+    place: &Place,
+    answer: Pending<Vec<u8>>,
+) -> Result<Vec<u8>, ReadError> {
+    let first = answer
+        .wait()
+        .map_err(ReadError::from)
+        .and_then(|mut sealed| reader.open(BagKind::Tree, place.bag, place.offset, &mut sealed));
+    match first {
+        Err(error) if error.is_damage() => {
+            repository.cached().forget(&layout::bag(place.bag));
+            reader.block(BagKind::Tree, place)
         }
+        other => other,
     }
 }
 
@@ -161,4 +187,84 @@ fn is_damage(error: &StoreError) -> bool {
 
 fn unreadable(name: String, reason: &dyn std::fmt::Display) -> GcError {
     GcError::Unreadable { name, reason: reason.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::bag::{Packer, PackerEvents, PackerOptions, StoredBag};
+    use crate::base::id::BagId;
+    use crate::base::time::SystemClock;
+    use crate::chunker::Limits;
+    use crate::compress::Level;
+    use crate::generation::format::encode_bucket;
+    use crate::generation::{BagListRef, BagUse, Counts, Session};
+    use crate::repo::{Encryption, InitOptions, init};
+    use crate::store::testing::MemoryStore;
+
+    struct Quiet;
+
+    impl PackerEvents for Quiet {
+        fn placed(&self) {}
+        fn queued(&self, _bytes: u64) {}
+        fn stored(&self, _bag: &StoredBag) {}
+    }
+
+    /// Publishes a generation that needs these bags, in a list of one bucket.
+    fn publish(repository: &Repository, client: ClientId, night: i64, bags: &BTreeSet<BagId>) {
+        let store = repository.store();
+        let mut session = Session::begin(store, &repository.sealing(), client).session;
+        let uses: Vec<_> = bags
+            .iter()
+            .map(|bag| BagUse { bag: *bag, kind: BagKind::Data, objects: 3, bytes: 900 })
+            .collect();
+        let bytes = encode_bucket(&uses);
+        let options = PackerOptions { streams: 1, ..PackerOptions::new(Level::Off, 1) };
+        let packer =
+            Packer::new([store.clone(), store.clone()], repository.sealing(), options, Arc::new(Quiet));
+        let placing = packer.put(BagKind::Tree, repository.bags().id_of(&bytes), &bytes).unwrap();
+        packer.quiesce().unwrap();
+        packer.finish().unwrap();
+        let at = Timestamp { secs: night * 86400, nanos: 0 };
+        let generation = Generation {
+            id: session.id(),
+            client: "laptop".into(),
+            host: "host".into(),
+            started: at,
+            ended: at,
+            partial: false,
+            roots: Vec::new(),
+            counts: Counts::default(),
+            options: Vec::new(),
+            tags: Vec::new(),
+            bag_list: BagListRef { bits: 0, buckets: vec![placing.get().unwrap()] },
+        };
+        session.fill(&generation).unwrap();
+        session.publish().unwrap();
+    }
+
+    #[test]
+    fn of_each_night_only_what_is_new_is_decoded_whatever_the_ids_are() {
+        let memory = MemoryStore::new();
+        let limits = Limits { min: 512, avg: 1024, max: 4096 };
+        let options = InitOptions { encryption: Encryption::None, label: String::new(), limits };
+        let repository = init(Arc::new(memory), options, &SystemClock::new()).unwrap();
+        let client = ClientId([7; 16]);
+        let mut bags: BTreeSet<BagId> = (0..300).map(|_| BagId::random()).collect();
+        for night in 0..60 {
+            publish(&repository, client, night, &bags);
+            bags.pop_first();
+            bags.insert(BagId::random());
+        }
+        let listed = repository.catalog().list(client).wait().unwrap();
+        let keys = crate::generation::Catalog::ids(&listed).into_iter().map(|id| (client, id)).collect();
+        let reader = repository.bags();
+        let mut known = Known::new(&repository, &reader);
+        known.learn(&keys).unwrap();
+        assert_eq!(known.generations.len(), 60);
+        assert_eq!(known.union.bags().len(), 300 + 59 + 60, "with the bags that hold the lists");
+        assert_eq!(known.union.decoded(), 300 + 59);
+    }
 }

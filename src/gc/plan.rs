@@ -37,11 +37,10 @@ pub struct Plan {
 }
 
 /// The bags that generations need: those that they name, and those that what they name was moved to.
-pub fn is_needed(union: &Union, moves: &Moves) -> impl Fn(BagId) -> bool {
-    let named: HashSet<BagId> = union.bags().keys().copied().collect();
-    let sources = moves.sources().filter(|bag| named.contains(bag));
+pub fn is_needed<'a>(union: &'a Union, moves: &Moves) -> impl Fn(BagId) -> bool + use<'a> {
+    let sources = moves.sources().filter(|bag| union.names(*bag));
     let targets: HashSet<BagId> = sources.flat_map(|bag| moves.targets(bag)).collect();
-    move |bag| named.contains(&bag) || targets.contains(&bag)
+    move |bag| union.names(bag) || targets.contains(&bag)
 }
 
 impl Facts<'_> {
@@ -110,7 +109,7 @@ mod tests {
             .iter()
             .map(|number| BagUse { bag: bag(*number), kind: BagKind::Data, objects: 1, bytes: 5 })
             .collect();
-        union.add(&buckets[0], &encode_bucket(&uses)).unwrap();
+        union.adding().add(&buckets[0], &encode_bucket(&uses)).unwrap();
         union
     }
 

@@ -6,10 +6,11 @@ use crate::bag::BagKind;
 use crate::base::codec::{self, CodecError};
 use crate::base::id::{BagId, GenerationId};
 use crate::base::time::Timestamp;
-use crate::base::varint;
 use crate::dir::format::{FormatError, Page, decode_page, encode_page};
 use crate::dir::places::{BadPlaces, Places};
 use crate::entry::{Entry, Reference};
+
+pub use super::bucket::{decode as decode_bucket, encode as encode_bucket};
 
 /// The largest generation record in bytes, opened.
 pub const MAX_RECORD: usize = 32 << 20;
@@ -216,51 +217,6 @@ pub fn decode_record(bytes: &[u8]) -> Result<Generation, RecordError> {
     })
 }
 
-#[derive(Serialize, Deserialize)]
-struct WireBucket {
-    #[serde(with = "serde_bytes")]
-    bags: Vec<u8>,
-    /// Per bag: kind, objects, bytes.
-    #[serde(with = "serde_bytes")]
-    uses: Vec<u8>,
-}
-
-/// The plaintext of a bucket, whose bags are ascending.
-#[must_use]
-pub fn encode_bucket(uses: &[BagUse]) -> Vec<u8> {
-    let mut wire = WireBucket { bags: Vec::new(), uses: Vec::new() };
-    for one in uses {
-        wire.bags.extend_from_slice(one.bag.as_bytes());
-        wire.uses.push(one.kind.into());
-        varint::put(&mut wire.uses, one.objects);
-        varint::put(&mut wire.uses, one.bytes);
-    }
-    codec::encode(&wire)
-}
-
-/// The bucket that these bytes hold.
-///
-/// # Errors
-/// When the bytes are not a bucket, or its bags are not ascending.
-pub fn decode_bucket(bytes: &[u8]) -> Result<Vec<BagUse>, RecordError> {
-    let wire: WireBucket = codec::decode(bytes, "bag list", MAX_BUCKET)?;
-    let wrong = RecordError::Meaning("the bag list is not valid");
-    let mut rest = &wire.uses[..];
-    let mut take = |bag: &[u8]| {
-        let bag = BagId::from_slice(bag)?;
-        let (&kind, left) = rest.split_first()?;
-        rest = left;
-        let kind = BagKind::try_from(kind).ok()?;
-        let (objects, bytes) = (varint::take(&mut rest)?, varint::take(&mut rest)?);
-        Some(BagUse { bag, kind, objects, bytes })
-    };
-    let uses: Option<Vec<_>> = wire.bags.chunks(BagId::LEN).map(&mut take).collect();
-    match uses {
-        Some(uses) if rest.is_empty() && uses.is_sorted_by(|one, next| one.bag < next.bag) => Ok(uses),
-        _ => Err(wrong),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,10 +224,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_survived(bytes: Vec<u8>, bags: Vec<u8>, uses: Vec<u8>) {
+        fn any_bytes_are_survived(bytes: Vec<u8>) {
             let _ = decode_record(&bytes);
-            let _ = decode_bucket(&bytes);
-            let _ = decode_bucket(&codec::encode(&WireBucket { bags, uses }));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Generations: their records, the sessions that make them, and the bags they need.
 
 pub mod baglist;
+pub mod bucket;
 pub mod catalog;
 pub mod draft;
 pub mod format;

@@ -1,18 +1,18 @@
 //! What a run adds, in memory, until it is merged into the tables.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
 use super::format::SegmentBag;
 use super::shard::Entry;
 use super::{BagEntry, Fingerprint};
+use crate::base::uniform::Uniform;
 
 /// Bags added, and which fingerprints they have.
 #[derive(Debug)]
 pub(super) struct Delta {
     first_bag: u32,
     bags: Vec<BagEntry>,
-    entries: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    entries: HashMap<u64, u32, Uniform>,
     /// What a later bag has taken the place of in `entries`: not proposed from here, but kept for the tables.
     hidden: Vec<Entry>,
 }
@@ -75,25 +75,5 @@ impl Delta {
         entries.extend(self.entries.iter().map(|(&fingerprint, &bag)| Entry { fingerprint, bag }));
         entries.sort_unstable();
         entries
-    }
-}
-
-/// Fingerprints are keyed hashes: uniform, and nobody without the key can make them collide. Hashing them again is waste.
-#[derive(Debug, Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = number;
     }
 }

@@ -5,29 +5,28 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::bag::BagKind;
 use crate::base::id::BagId;
+use crate::base::uniform::Uniform;
 use crate::entry::Reference;
-use crate::generation::format::{BagUse, RecordError, decode_bucket};
-use crate::generation::{BagListRef, Generation};
+use crate::generation::bucket::Kept;
+use crate::generation::format::RecordError;
+use crate::generation::{BagListRef, BagUse};
 
-/// How much of a bag is needed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
-    /// What it holds.
-    pub kind: BagKind,
-    /// Bytes of objects, opened, that the generation refers to which refers to most. An object that is referred to twice counts twice.
-    pub bytes: u64,
-}
+/// Bags, and how much is needed of each: bytes of objects, opened, that the generation refers to which refers to most. An object that is referred to twice counts twice.
+pub type Needs = HashMap<BagId, u64, Uniform>;
+
+/// Entries that are taken in together: many searches of a large map at once wait for memory together.
+const TOGETHER: usize = 4096;
 
 /// The bags that some generations name.
 #[derive(Debug, Default)]
 pub struct Union {
-    bags: HashMap<BagId, Need>,
+    bags: Needs,
     /// Buckets that were taken in: the beginnings of their names.
-    seen: HashSet<u64>,
+    seen: HashSet<u64, Uniform>,
     /// The bucket that was taken in last at each place: how many bits, and which.
-    last: HashMap<(u8, usize), Vec<BagUse>>,
+    last: HashMap<(u8, usize), Kept>,
+    decoded: u64,
 }
 
 /// A bucket that must be read, and its place.
@@ -42,16 +41,12 @@ pub struct Bucket {
 }
 
 impl Union {
-    /// The buckets of a list that were not asked for before, and takes in the bags that hold them. Each must be [added](Self::add).
+    /// The buckets of a list that were not asked for before, and takes in the bags that hold them. Each must be [added](Self::adding).
     pub fn wanted(&mut self, list: &BagListRef) -> Vec<Bucket> {
         let mut wanted = Vec::new();
         for (at, reference) in list.buckets.iter().enumerate() {
-            self.need(&BagUse {
-                bag: reference.place.bag,
-                kind: BagKind::Tree,
-                objects: 1,
-                bytes: u64::from(reference.place.len),
-            });
+            let place = &reference.place;
+            need(&mut self.bags, place.bag, u64::from(place.len));
             let start = reference.id.0.first_chunk().map_or(0, |start| u64::from_le_bytes(*start));
             if self.seen.insert(start) {
                 wanted.push(Bucket { reference: *reference, bits: list.bits, at });
@@ -60,33 +55,14 @@ impl Union {
         wanted
     }
 
-    /// Takes in what a bucket says.
-    ///
-    /// # Errors
-    /// When the bytes are no bucket.
-    pub fn add(&mut self, bucket: &Bucket, bytes: &[u8]) -> Result<(), RecordError> {
-        let uses = decode_bucket(bytes)?;
-        let last = self.last.remove(&(bucket.bits, bucket.at)).unwrap_or_default();
-        let mut before = last.iter().peekable();
-        for one in &uses {
-            while before.next_if(|other| other.bag < one.bag).is_some() {}
-            let known = before.next_if(|other| other.bag == one.bag);
-            if known.is_none_or(|known| known.bytes < one.bytes) {
-                self.need(one);
-            }
-        }
-        self.last.insert((bucket.bits, bucket.at), uses);
-        Ok(())
-    }
-
-    fn need(&mut self, uses: &BagUse) {
-        let need = self.bags.entry(uses.bag).or_insert(Need { kind: uses.kind, bytes: 0 });
-        need.bytes = need.bytes.max(uses.bytes);
+    /// Begins to take in buckets.
+    pub fn adding(&mut self) -> Adding<'_> {
+        Adding { union: self, fresh: Vec::new() }
     }
 
     /// The bags, and how much is needed of each.
     #[must_use]
-    pub fn bags(&self) -> &HashMap<BagId, Need> {
+    pub fn bags(&self) -> &Needs {
         &self.bags
     }
 
@@ -95,16 +71,58 @@ impl Union {
     pub fn names(&self, bag: BagId) -> bool {
         self.bags.contains_key(&bag)
     }
+
+    /// Entries of buckets that were decoded: what it all has cost.
+    #[must_use]
+    pub fn decoded(&self) -> u64 {
+        self.decoded
+    }
 }
 
-/// The buckets of all these generations that are not known yet, each once.
-pub fn wanted(union: &mut Union, generations: &[Generation]) -> Vec<Bucket> {
-    generations.iter().flat_map(|generation| union.wanted(&generation.bag_list)).collect()
+/// Takes in buckets. That is cheap for all that the bucket said which was taken in before at the same place, so those of generations that follow each other should come one after the other.
+pub struct Adding<'a> {
+    union: &'a mut Union,
+    fresh: Vec<BagUse>,
+}
+
+impl Adding<'_> {
+    /// Takes in what a bucket says.
+    ///
+    /// # Errors
+    /// When the bytes are no bucket.
+    pub fn add(&mut self, bucket: &Bucket, bytes: &[u8]) -> Result<(), RecordError> {
+        let Self { union, fresh } = self;
+        let kept = union.last.entry((bucket.bits, bucket.at)).or_default();
+        let decoded = kept.replace(bytes, &mut |one| fresh.push(one))?;
+        union.decoded = union.decoded.saturating_add(decoded);
+        if fresh.len() >= TOGETHER {
+            self.settle();
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        for one in self.fresh.drain(..) {
+            need(&mut self.union.bags, one.bag, one.bytes);
+        }
+    }
+}
+
+impl Drop for Adding<'_> {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+fn need(bags: &mut Needs, bag: BagId, bytes: u64) {
+    let needed = bags.entry(bag).or_insert(0);
+    *needed = bytes.max(*needed);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bag::BagKind;
     use crate::base::id::ObjectId;
     use crate::entry::Place;
     use crate::generation::format::encode_bucket;
@@ -140,10 +158,10 @@ mod tests {
             [(1, vec![uses(1, 5), uses(2, 9)]), (2, vec![uses(1, 7), uses(3, 1)]), (3, vec![uses(2, 8)])]
         {
             for bucket in union.wanted(&list(&[id])) {
-                union.add(&bucket, &encode_bucket(&some)).unwrap();
+                union.adding().add(&bucket, &encode_bucket(&some)).unwrap();
             }
         }
-        let needed = |bag| union.bags().get(&BagId([bag; 16])).map(|need| need.bytes);
+        let needed = |bag| union.bags().get(&BagId([bag; 16])).copied();
         assert_eq!([1, 2, 3, 4].map(needed), [Some(7), Some(9), Some(1), None]);
     }
 
@@ -154,10 +172,12 @@ mod tests {
         for night in 0..100u8 {
             let some: Vec<_> = (night..night + 100).map(|bag| uses(bag, 1)).collect();
             for bucket in union.wanted(&BagListRef { bits: 0, ..list(&[night]) }) {
-                union.add(&bucket, &encode_bucket(&some)).unwrap();
+                union.adding().add(&bucket, &encode_bucket(&some)).unwrap();
             }
         }
         assert_eq!(union.last.len(), 1);
         assert!(union.bags().len() <= 200 + 100, "{}", union.bags().len());
+        // Of each bucket but the first only the one that is new.
+        assert_eq!(union.decoded(), 100 + 99);
     }
 }
