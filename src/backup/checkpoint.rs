@@ -97,7 +97,8 @@ impl Checkpoints<'_> {
                 self.walk.sink.interrupted.cancel();
                 return;
             }
-            thread::sleep(LOOK);
+            // Whoever waits for the end of a short backup waits for no look.
+            thread::park_timeout(LOOK);
         }
     }
 

@@ -112,7 +112,7 @@ impl Roots {
     }
 
     /// Walks all of them with so many workers.
-    /// `beside` runs along, until the flag given to it is set.
+    /// `beside` runs along, until the flag given to it is set; should it be parked then, it is woken.
     pub fn walk(
         &self,
         walk: &Walk,
@@ -155,11 +155,12 @@ impl Roots {
         let done = AtomicBool::new(false);
         let results: Vec<_> = thread::scope(|scope| {
             let (done, files) = (&done, &files[..]);
-            scope.spawn(move || beside(files, done));
+            let beside = scope.spawn(move || beside(files, done));
             let threads: Vec<_> = (0..workers.max(1)).map(|_| scope.spawn(|| walk.work())).collect();
             let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
             let results = joined.map(|one| one.unwrap_or(Err(BackupError::Stopped))).collect();
             done.store(true, Ordering::Relaxed);
+            beside.thread().unpark();
             results
         });
         let (mut tallies, counts) = (Vec::new(), walk.counts());

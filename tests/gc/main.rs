@@ -6,6 +6,7 @@
 
 mod bench;
 mod collects;
+mod dice;
 mod explore;
 mod killed;
 mod repacks;
