@@ -41,7 +41,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("chacha20::", &["src/sftp/transport/chacha.rs"]),
     ("poly1305::", &["src/sftp/transport/chacha.rs"]),
     ("ignore::", &["src/live/"]),
-    ("nix::", &["src/live/"]),
+    ("nix::", &["src/live/", "src/cli/passphrase.rs"]),
     ("clap::", &["src/cli/"]),
     ("toml::", &["src/cli/"]),
     ("globset::", &["src/look/"]),

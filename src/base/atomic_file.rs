@@ -1,8 +1,8 @@
 //! Local files that are there whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Replaces `path` by a file with these bytes (mode 0600): after a crash it holds the old contents or the new, never
@@ -11,10 +11,21 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// What the operating system says; the temporary file is removed.
 pub fn replace(path: &Path, bytes: &[u8], sync: bool) -> io::Result<()> {
+    replace_with_mode(path, bytes, sync, 0o600)
+}
+
+/// As [`replace`], with these permissions, whatever the umask is.
+///
+/// # Errors
+/// What the operating system says; the temporary file is removed.
+pub fn replace_with_mode(path: &Path, bytes: &[u8], sync: bool, mode: u32) -> io::Result<()> {
     let temporary = temporary_beside(path);
     let outcome = (|| {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
         file.write_all(bytes)?;
+        if mode != 0o600 {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
         if sync {
             file.sync_all()?;
         }

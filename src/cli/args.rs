@@ -3,6 +3,7 @@
 #![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
 
 mod look;
+mod nightly;
 mod serve;
 mod upkeep;
 
@@ -14,6 +15,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 pub use look::{Cat, Diff, Export, FileKind, Find, Ls, Mount};
+pub use nightly::{LastBackupAge, Nightly};
 pub use serve::Serve;
 pub use upkeep::{Forget, Fsck, Gc, Key, NewKey, RemoveClient, Sessions, Tag, Verify};
 
@@ -150,6 +152,8 @@ pub enum Command {
     Cat(Cat),
     /// List the clients of the repository: how many generations each has, and the last one
     Clients,
+    /// Tell a monitor how old the last backup is, as a Nagios plugin
+    LastBackupAge(LastBackupAge),
     /// Forget generations: named ones, or all that a policy does not keep
     Forget(Forget),
     /// Give generations tags, which keep them from being forgotten
@@ -268,6 +272,10 @@ pub struct Backup {
     /// Do everything but send: say what would be saved
     #[arg(long, short = 'n')]
     pub dry_run: bool,
+
+    /// What happens around it.
+    #[command(flatten)]
+    pub nightly: Nightly,
 }
 
 /// `kitbag restore`

@@ -224,7 +224,7 @@ impl Context {
 }
 
 /// The one spelling of a location under which it is remembered.
-fn place(location: &Location) -> String {
+pub(super) fn place(location: &Location) -> String {
     match location {
         Location::Local(path) => {
             // A relative path means another place from another directory.

@@ -25,6 +25,10 @@ pub struct Environment {
     pub config_home: Option<PathBuf>,
     /// `XDG_CACHE_HOME`, when it is an absolute path
     pub cache_home: Option<PathBuf>,
+    /// `XDG_RUNTIME_DIR`, when it is an absolute path
+    pub runtime_dir: Option<PathBuf>,
+    /// `JOURNAL_STREAM`: the device and inode of the journal's socket
+    pub journal_stream: Option<String>,
     /// `TMPDIR`, when it is an absolute path
     pub temporary: Option<PathBuf>,
     /// `HOME`
@@ -50,6 +54,15 @@ impl Environment {
         }
     }
 
+    /// Whether standard error goes to the systemd journal: `JOURNAL_STREAM` names it, and it is still what the variable names.
+    #[must_use]
+    pub fn in_journal(&self) -> bool {
+        let Ok(stderr) = rustix::fs::fstat(std::io::stderr()) else { return false };
+        self.journal_stream
+            .as_ref()
+            .is_some_and(|stream| *stream == format!("{}:{}", stderr.st_dev, stderr.st_ino))
+    }
+
     /// What these variables say. An empty one counts as unset, save the passphrase.
     pub fn from(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
@@ -64,6 +77,8 @@ impl Environment {
             in_background: set(super::daemon::VARIABLE).is_some(),
             config_home: path("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
+            runtime_dir: path("XDG_RUNTIME_DIR").filter(|dir| dir.is_absolute()),
+            journal_stream: text("JOURNAL_STREAM"),
             temporary: path("TMPDIR").filter(|dir| dir.is_absolute()),
             home: path("HOME"),
             ssh: ssh_config::Environment::default(),

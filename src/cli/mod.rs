@@ -18,6 +18,7 @@ pub mod human;
 pub mod lines;
 pub mod listing;
 pub mod nearest;
+pub mod nightly;
 pub mod output;
 pub mod passphrase;
 pub mod progress;
@@ -39,6 +40,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::base::cancel::Cancel;
 use crate::live::raise_open_file_limit;
 use args::{Args, Command};
+use commands::last_backup_age;
 use config::Configured;
 use config::definition::Definition;
 use environment::Environment;
@@ -65,16 +67,17 @@ pub fn run() -> ExitCode {
     let environment = Environment::of_process();
     let configured = match Configured::read(definition, typed, &environment) {
         Ok(configured) => configured,
-        Err(failure) => return end(Err(failure)),
+        Err(failure) => return refuse(failure),
     };
     let args = match parse(&configured) {
         Ok(Ok(args)) => args,
         Ok(Err(error)) => return explain(&error),
-        Err(failure) => return end(Err(failure)),
+        Err(failure) => return refuse(failure),
     };
-    let settings = match Settings::decide(args.common, environment) {
+    let decided = Settings::decide(args.common, environment);
+    let settings = match decided.and_then(|settings| settings.fit(&args.command)) {
         Ok(settings) => settings,
-        Err(failure) => return end(Err(configured.locate(failure))),
+        Err(failure) => return refuse(configured.locate(failure)),
     };
     let context = Context {
         configured,
@@ -103,7 +106,21 @@ fn parse(configured: &Configured) -> Result<Result<Args, clap::Error>, Failure> 
 /// Help and version, too, come as errors: on standard output, with exit code 0.
 fn explain(error: &clap::Error) -> ExitCode {
     let _ = error.print();
-    if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() }
+    match error.use_stderr() {
+        false => Exit::Done.into(),
+        true if last_backup_age::is_meant(std::env::args_os()) => {
+            last_backup_age::unknown(&error.to_string(), false).into()
+        }
+        true => Exit::Usage.into(),
+    }
+}
+
+/// Ends before a command has begun: a monitor that asks is told in its own way.
+fn refuse(failure: Failure) -> ExitCode {
+    match last_backup_age::is_meant(std::env::args_os()) {
+        true => last_backup_age::unknown(&failure.to_string(), false).into(),
+        false => end(Err(failure)),
+    }
 }
 
 /// What every command is given.
@@ -151,6 +168,7 @@ impl Context {
             Command::Restore(args) => commands::restore::run(self, &args),
             Command::Cache(what) => commands::cache::run(self, &what),
             Command::Config(what) => commands::config::run(self, &what),
+            Command::LastBackupAge(args) => Ok(last_backup_age::run(self, &args)),
             Command::Forget(args) => commands::forget::run(self, &args),
             Command::Key(what) => commands::key::run(self, &what),
             Command::Tag(what) => commands::tag::run(self, &what),

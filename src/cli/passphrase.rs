@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -60,6 +61,20 @@ impl Source {
         Ok(passphrase)
     }
 
+    /// A descriptor, read and closed, so that no program that is started later inherits it; the others as they are.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn taken_over(self) -> Result<Self, Failure> {
+        let Self::Descriptor(number) = self else { return Ok(self) };
+        let passphrase = from_descriptor(number)?;
+        // The three standard ones are given to each program anew.
+        if let Ok(raw @ 3..) = RawFd::try_from(number) {
+            let _ = nix::unistd::close(raw);
+        }
+        Ok(Self::Given(passphrase))
+    }
+
     fn fetch(&self, screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
         match self {
             Self::Prompt => prompt(screen, question),
@@ -67,9 +82,7 @@ impl Source {
             Self::File(path) => from_file(path).map_err(|error| {
                 Failure::failed(format!("cannot read the passphrase file {}: {error}", path.display()))
             }),
-            Self::Descriptor(number) => from_file(Path::new(&format!("/dev/fd/{number}"))).map_err(|error| {
-                Failure::failed(format!("cannot read the passphrase from file descriptor {number}: {error}"))
-            }),
+            Self::Descriptor(number) => from_descriptor(*number),
             Self::Command(command) => from_command(command),
         }
     }
@@ -77,6 +90,12 @@ impl Source {
 
 fn from_file(path: &Path) -> io::Result<Passphrase> {
     bounded(File::open(path)?)
+}
+
+fn from_descriptor(number: u32) -> Result<Passphrase, Failure> {
+    from_file(Path::new(&format!("/dev/fd/{number}"))).map_err(|error| {
+        Failure::failed(format!("cannot read the passphrase from file descriptor {number}: {error}"))
+    })
 }
 
 fn bounded(reader: impl io::Read) -> io::Result<Passphrase> {

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::args::{Common, Transport};
+use super::args::{Command, Common, Transport};
 use super::environment::Environment;
 use super::error::Failure;
 use super::human;
@@ -57,10 +57,14 @@ pub struct Settings {
     pub passphrase: Source,
     /// The local cache; `None` to use none.
     pub cache: Option<Cache>,
+    /// Whether standard error is the systemd journal.
+    pub in_journal: bool,
     /// Whether another kitbag waits for this one to be ready in the background.
     pub in_background: bool,
     /// Where large temporary files go.
     pub scratch: PathBuf,
+    /// Directories in which runs can find out about each other, the first that can be had; they depend on no option but the last resort.
+    pub turns: Vec<PathBuf>,
 }
 
 /// How servers are reached.
@@ -78,6 +82,8 @@ pub struct Ssh {
     pub link_timeout: Duration,
     /// How long to try to connect again.
     pub give_up_after: Duration,
+    /// Whether to try so long for the first connection, too.
+    pub wait_for_network: bool,
 }
 
 /// The local cache.
@@ -95,11 +101,15 @@ impl Settings {
     /// # Errors
     /// Usage: a value that cannot be meant.
     pub fn decide(args: Common, environment: Environment) -> Result<Self, Failure> {
+        let in_journal = environment.in_journal();
+        let turns = turns(&environment, args.cache_dir.as_ref());
         Ok(Self {
+            turns,
             repository: args.repository,
             client: args.client_name.map_or_else(host_name, |name| valid_client(&name).map(|()| name))?,
             verbosity: verbosity(args.quiet, args.verbose),
             json: args.json,
+            in_journal,
             in_background: environment.in_background,
             passphrase: match (args.passphrase_file, args.passphrase_fd, args.passphrase_command) {
                 (Some(file), _, _) => Source::File(file),
@@ -129,12 +139,25 @@ impl Settings {
                 give_up_after: args
                     .give_up_after
                     .map_or(Ok(GIVE_UP_AFTER), |text| time("--give-up-after", &text, Duration::ZERO))?,
+                wait_for_network: false,
                 transport: args.transport.unwrap_or_default(),
                 config: args.ssh_config,
                 options: args.ssh_options.iter().map(|text| ssh_option(text)).collect::<Result<_, _>>()?,
                 environment: environment.ssh,
             },
         })
+    }
+
+    /// The same, as this command needs it: a backup runs hooks, which shall not inherit the passphrase, and may wait for the network.
+    ///
+    /// # Errors
+    /// When the passphrase cannot be read from its descriptor.
+    pub fn fit(mut self, command: &Command) -> Result<Self, Failure> {
+        if let Command::Backup(backup) = command {
+            self.passphrase = self.passphrase.taken_over()?;
+            self.ssh.wait_for_network = backup.nightly.wait_for_network || self.in_journal;
+        }
+        Ok(self)
     }
 
     /// Where the repository is, as it was written.
@@ -201,6 +224,15 @@ fn cache(
         Some(home.join("kitbag"))
     };
     Ok(dir.or_else(standard).map(|dir| Cache { dir, limit }))
+}
+
+/// The ordinary cache directory, also of runs that use another one or none; where that cannot be had, others of this user.
+fn turns(environment: &Environment, cache_dir: Option<&PathBuf>) -> Vec<PathBuf> {
+    let home = environment.home.as_ref().map(|home| home.join(".cache"));
+    let standard = environment.cache_home.clone().or(home);
+    let kitbag = |dir: PathBuf| dir.join("kitbag");
+    let runtime = environment.runtime_dir.clone();
+    standard.map(kitbag).into_iter().chain(runtime.map(kitbag)).chain(cache_dir.cloned()).collect()
 }
 
 fn rate(option: &str, text: &str) -> Result<u64, Failure> {

@@ -39,6 +39,8 @@ impl Context {
         let settings = SftpSettings {
             silent_after: ssh.link_timeout,
             give_up_after: ssh.give_up_after,
+            wait_for_first: ssh.wait_for_network,
+            cancel: self.cancel.clone(),
             ..SftpSettings::default()
         };
         Ok(SftpStore::new(connector, clock, settings, location.path, about)?)

@@ -13,9 +13,12 @@ use crate::base::text::escape;
 use crate::base::time::{Clock, SystemClock};
 use crate::cli::Context;
 use crate::cli::args::{Backup, Compression, Encryption};
+use crate::cli::connect::place;
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human;
 use crate::cli::lines::{Job, Snapshot};
+use crate::cli::nightly::metrics::Figures;
+use crate::cli::nightly::night::{Made, Night, Planned};
 use crate::cli::output::Output;
 use crate::cli::progress::Progress;
 use crate::cli::report::{GenerationReport, TrafficReport, traffic_line};
@@ -34,9 +37,21 @@ use crate::store::{SharedStore, Traffic};
 /// # Errors
 /// Why there is none.
 pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
-    let clock = SystemClock::new();
-    let mut options = options(context, args)?;
+    let options = options(context, args)?;
     let plan = Plan::of(args)?;
+    let planned = Planned {
+        hook: "before",
+        client: options.client.clone(),
+        repository: place(&context.location()?),
+        roots: options.roots.iter().map(|root| escape(root)).collect(),
+        dry_run: args.dry_run,
+    };
+    Night::of(context, &args.nightly, planned)?.around(|| back_up(context, args, options, &plan))
+}
+
+/// The backup itself, and what is said of it.
+fn back_up(context: &Context, args: &Backup, mut options: Options, plan: &Plan) -> Result<Made, Failure> {
+    let clock = SystemClock::new();
     let mut store = context.store()?;
     if args.dry_run {
         store = Arc::new(Discard::new(store));
@@ -64,6 +79,7 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
     let after = outcome.is_ok().then(|| plan.carry_out(context, &repository, &monitor));
     progress.end();
     let (summary, Some(after)) = (outcome?, after) else { return Err(Failure::failed("nothing was done")) };
+    let exit = after.exit(super::outcome(&progress));
     let told = Told {
         summary: &summary,
         counts: progress.snapshot(),
@@ -71,17 +87,20 @@ pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
         traffic: store.traffic(),
         time: clock.monotonic(),
         dry_run: args.dry_run,
+        exit,
         after: &after,
     };
+    let report = told.report(&clock);
     let mut output = Output::new();
     if context.settings.json {
-        output.json(&told.report(&clock))?;
+        output.json(&report)?;
     } else if context.settings.verbosity > Verbosity::Quiet {
         told.lines().iter().try_for_each(|line| output.line(line))?;
     }
     output.finish()?;
-    let exit = after.exit(super::outcome(&progress));
-    after.failure.map_or(Ok(exit), Err)
+    let report = serde_json::to_value(&report).map_err(|error| Failure::output(&error.into()))?;
+    let figures = told.figures();
+    Ok(Made { report, figures, exit, failure: after.failure })
 }
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
@@ -201,6 +220,7 @@ struct Told<'a> {
     traffic: Traffic,
     time: Duration,
     dry_run: bool,
+    exit: Exit,
     after: &'a After,
 }
 
@@ -208,6 +228,7 @@ struct Told<'a> {
 struct Report {
     generation: GenerationReport,
     dry_run: bool,
+    exit: u8,
     problems: u64,
     files_read: u64,
     bytes_read: u64,
@@ -225,6 +246,7 @@ impl Told<'_> {
         Report {
             generation: GenerationReport::new(&self.summary.generation, clock.now(), published),
             dry_run: self.dry_run,
+            exit: self.exit.code(),
             problems: self.problems,
             files_read: self.counts.files_read,
             bytes_read: self.counts.bytes_read,
@@ -233,6 +255,18 @@ impl Told<'_> {
             bytes_removed,
             traffic: self.traffic.into(),
             seconds: self.time.as_secs_f64(),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let counts = &self.summary.generation.counts;
+        Figures {
+            files: counts.files,
+            bytes: counts.bytes,
+            new_bytes: self.counts.new_bytes,
+            stored_bytes: self.counts.stored,
+            problems: self.problems,
+            traffic: self.traffic,
         }
     }
 

@@ -14,6 +14,7 @@ pub mod gc;
 pub mod generations;
 pub mod init;
 pub mod key;
+pub mod last_backup_age;
 pub mod ls;
 pub mod mount;
 pub mod nightly;

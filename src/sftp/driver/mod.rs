@@ -31,6 +31,7 @@ use super::error::RequestError;
 use super::link::{CONTROL, ChannelId, ConnectError, Connector, Link, LinkError, LinkErrorKind, LinkEvent};
 use super::packet::{Kind, Request, extension};
 use super::queue::{Shared, Submission, add};
+use crate::base::cancel::Cancel;
 use crate::base::time::{Clock, Sleep};
 
 /// How the driver works.
@@ -52,6 +53,10 @@ pub struct Settings {
     pub silent_after_sleep: Duration,
     /// How long to try to connect again, and to get an answer, after a connection was lost.
     pub give_up_after: Duration,
+    /// Whether the very first connection is tried for so long, too, where trying again may help. Else its failure is told at once.
+    pub wait_for_first: bool,
+    /// Set by whoever does not want to wait for the first connection any more.
+    pub cancel: Cancel,
     /// The first wait between attempts to connect; each is twice the one before.
     pub first_wait: Duration,
     /// How long to go on at the end with what is outstanding.
@@ -71,6 +76,8 @@ impl Default for Settings {
             silent_after: Duration::from_secs(30),
             silent_after_sleep: Duration::from_secs(5),
             give_up_after: Duration::from_secs(15 * 60),
+            wait_for_first: false,
+            cancel: Cancel::new(),
             first_wait: Duration::from_secs(1),
             linger: Duration::from_secs(3),
             keep_log: false,
@@ -168,11 +175,9 @@ impl Driver {
 
     /// The thread: returns when the client is closed or there is no hope of a connection.
     pub(super) fn run(mut self) {
-        let error = match self.connector.connect() {
-            Ok(link) => match self.connections(link) {
-                Ok(()) => RequestError::Stopped,
-                Err(error) => RequestError::Down(Arc::new(error)),
-            },
+        let first = self.connect_first();
+        let error = match first.and_then(|link| link.map_or(Ok(()), |link| self.connections(link))) {
+            Ok(()) => RequestError::Stopped,
             Err(error) => RequestError::Down(Arc::new(error)),
         };
         self.shared.close(&error);

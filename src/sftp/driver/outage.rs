@@ -85,18 +85,44 @@ impl Driver {
             return Err(ConnectError::new(kind, sentence));
         }
         let first = self.settings.first_wait;
-        let mut wait = if self.answered { first.saturating_sub(stood) } else { first };
+        let wait = if self.answered { first.saturating_sub(stood) } else { first };
         loop {
             match self.wait(None) {
                 Waited::Stopped => return Ok(None),
-                Waited::Woke => {}
+                Waited::Woke | Waited::Cancelled => {}
                 Waited::Passed => break,
             }
         }
         let since = *self.trouble.get_or_insert(self.clock.monotonic());
+        self.connect_until(since, wait)
+    }
+
+    /// Makes the very first connection; `None` when the client is closed meanwhile. A failure is final, unless the settings say that it is waited for.
+    pub(super) fn connect_first(&mut self) -> Result<Option<Box<dyn Link>>, ConnectError> {
+        let since = self.clock.monotonic();
+        match self.connector.connect() {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if self.settings.wait_for_first && error.kind.is_temporary() => {
+                tracing::warn!("kitbag: {error}; it is tried again until it can be reached");
+                self.connect_until(since, self.settings.first_wait)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Connects after `wait`, and again after waits that grow, until [`give_up_after`](super::Settings::give_up_after) has passed since `since`.
+    fn connect_until(
+        &mut self,
+        since: Duration,
+        mut wait: Duration,
+    ) -> Result<Option<Box<dyn Link>>, ConnectError> {
+        let first = self.settings.first_wait;
         loop {
             match self.wait(Some(wait)) {
                 Waited::Stopped => return Ok(None),
+                Waited::Cancelled => {
+                    return Err(ConnectError::new(ConnectErrorKind::Cancelled, "interrupted"));
+                }
                 // What was tried before the sleep says nothing of the network there is now.
                 Waited::Woke => wait = Duration::ZERO,
                 Waited::Passed => {}
@@ -133,6 +159,10 @@ impl Driver {
                     submission.fail(RequestError::LinkLost("not connected again yet".to_owned()));
                 }
             }
+            // Later it is the operation that winds up.
+            if !self.greeted && self.settings.cancel.is_cancelled() {
+                return Waited::Cancelled;
+            }
             if self.sleep.is_over(&*self.clock) {
                 return Waited::Woke;
             }
@@ -162,4 +192,6 @@ enum Waited {
     Woke,
     /// The client was closed.
     Stopped,
+    /// Somebody does not want to wait for the first connection any more.
+    Cancelled,
 }

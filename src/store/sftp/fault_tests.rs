@@ -21,7 +21,7 @@ pub(super) fn machine() -> Machine {
     machine
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     Settings {
         first_wait: Duration::from_millis(1),
         silent_after: Duration::from_millis(400),
@@ -31,7 +31,7 @@ fn settings() -> Settings {
     }
 }
 
-fn store_with(machine: &Machine, settings: Settings) -> SftpStore {
+pub(super) fn store_with(machine: &Machine, settings: Settings) -> SftpStore {
     store_by(machine, settings, Arc::new(SystemClock::new()))
 }
 

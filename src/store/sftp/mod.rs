@@ -28,6 +28,8 @@ mod cost_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod first_tests;
+#[cfg(test)]
 mod flow_tests;
 #[cfg(test)]
 mod pipe_tests;
