@@ -218,7 +218,7 @@ fn metrics_of_success_and_failure() {
     assert_eq!(value(&failed, "exit_code"), Some(3.0));
     assert_eq!(value(&failed, "last_success_timestamp_seconds"), Some(success));
     let failed = {
-        fs::rename(kitbag.path("repository"), kitbag.path("away")).expect("moved");
+        rustix::fs::rename(kitbag.path("repository"), kitbag.path("away")).expect("moved");
         run("docs", 10)
     };
     assert_eq!(value(&failed, "exit_code"), Some(10.0));
@@ -227,7 +227,7 @@ fn metrics_of_success_and_failure() {
     assert!(value(&failed, "last_run_timestamp_seconds").expect("a run") > success);
 
     // A run that left it to another has nothing to tell, nor has a dry one.
-    fs::rename(kitbag.path("away"), kitbag.path("repository")).expect("moved");
+    rustix::fs::rename(kitbag.path("away"), kitbag.path("repository")).expect("moved");
     let before = fs::read(kitbag.path("kitbag.prom")).expect("there");
     kitbag.run(["backup", "docs", "--dry-run", "--metrics", "kitbag.prom"]).code(0);
     assert_eq!(fs::read(kitbag.path("kitbag.prom")).expect("there"), before);

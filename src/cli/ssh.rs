@@ -40,7 +40,6 @@ impl Context {
             silent_after: ssh.link_timeout,
             give_up_after: ssh.give_up_after,
             wait_for_first: ssh.wait_for_network,
-            cancel: self.cancel.clone(),
             ..SftpSettings::default()
         };
         Ok(SftpStore::new(connector, clock, settings, location.path, about)?)

@@ -37,7 +37,7 @@ pub struct Nightly {
     #[arg(long)]
     pub skip_on_metered: bool,
 
-    /// When another backup of this client to this repository is going, wait for its end instead of leaving it to that one
+    /// When another run is making the same backup (roots, client, repository), wait for its end instead of leaving it to that one
     #[arg(long)]
     pub wait: bool,
 

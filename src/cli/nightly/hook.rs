@@ -209,9 +209,15 @@ mod tests {
         let error = run(&command, Duration::from_millis(300)).expect_err("it takes too long");
         assert!(matches!(error, HookError::TimedOut(Name::Before, _)), "{error}");
         let pid = std::fs::read_to_string(pid).expect("written");
-        // A killed orphan stays until its new parent has reaped it.
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
-        assert!(stat.is_empty() || stat.contains(" Z "), "{stat}");
+        // It dies when it is its turn to run, and stays as an orphan until its new parent has reaped it.
+        let is_gone = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            stat.is_empty() || stat.contains(" Z ")
+        };
+        assert!((0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            is_gone()
+        }));
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl<'a> Night<'a> {
                 let outcome = made.failure.take().map_or(Ok(made.exit), Err);
                 (Some(made), outcome)
             }
-            Err(failure) => (None, Err(failure)),
+            Err(failure) => (None, Err(failure.after(&self.context.cancel))),
         };
         let outcome = self.follow_up(outcome, made.as_ref().map(|made| &made.report));
         match self.args.metrics.as_deref().filter(|_| !self.planned.dry_run) {
@@ -141,33 +141,35 @@ impl<'a> Night<'a> {
             return Ok(Ok(None));
         }
         let turns = Turns::new(self.context.settings.turns.iter().cloned());
-        let (place, client) = (&self.planned.repository, &self.planned.client);
-        match turns.ask(place, client) {
+        let Planned { client, repository, roots, .. } = &self.planned;
+        let mut backup = vec![repository.as_str(), client.as_str()];
+        backup.extend(roots.iter().map(String::as_str));
+        // In whatever order they were named.
+        backup.get_mut(2..).unwrap_or_default().sort_unstable();
+        backup.dedup();
+        match turns.ask(&backup) {
             Asked::Ours(turn) => Ok(Ok(Some(turn))),
             Asked::Taken(holder) if !self.args.wait => Ok(Err(Skip::Running(holder))),
             Asked::Taken(holder) => {
-                let who = process(holder);
-                self.context.screen.say(&format!(
-                    "kitbag: another backup of {client} to {place}{who} is going: waiting for its end"
-                ));
-                let turn = turns.wait(place, client, &self.context.cancel);
+                self.context.screen.say(&format!("kitbag: {}: waiting for its end", self.going(holder)));
+                let turn = turns.wait(&backup, &self.context.cancel);
                 turn.map(|turn| Ok(Some(turn))).ok_or_else(Failure::interrupted)
             }
         }
+    }
+
+    /// Who is at it already, as a sentence.
+    fn going(&self, holder: Option<u32>) -> String {
+        let who = holder.map(|id| format!(" (process {id})")).unwrap_or_default();
+        let Planned { client, repository, .. } = &self.planned;
+        format!("another run{who} is making this backup of {client} to {repository}")
     }
 
     fn skip(&self, why: Skip) -> Result<Exit, Failure> {
         let (word, sentence) = match why {
             Skip::Battery => ("battery", "this machine runs on battery (--skip-on-battery)".to_owned()),
             Skip::Metered => ("metered", "the connection is metered (--skip-on-metered)".to_owned()),
-            Skip::Running(holder) => {
-                let Planned { client, repository, .. } = &self.planned;
-                let who = process(holder);
-                (
-                    "running",
-                    format!("another backup of {client} to {repository}{who} is going (--wait waits for it)"),
-                )
-            }
+            Skip::Running(holder) => ("running", format!("{} (--wait waits for it)", self.going(holder))),
         };
         let mut output = Output::new();
         let said = format!("nothing was done: {sentence}");
@@ -249,9 +251,4 @@ impl<'a> Night<'a> {
             }
         }
     }
-}
-
-/// Which process it is, to be put behind its noun.
-fn process(id: Option<u32>) -> String {
-    id.map(|id| format!(" (process {id})")).unwrap_or_default()
 }

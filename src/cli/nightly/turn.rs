@@ -1,7 +1,7 @@
-//! One backup of a client to a repository at a time, as far as this machine knows.
+//! One run of a backup at a time, as far as this machine knows: of these roots, of this client, to this repository.
 //!
 //! Two at once would do no harm to the repository, but the second would do the first one's work again. So a run locks a small file that is
-//! named after both. The lock is the kernel's, on an open file: it goes with the process, however that ends, and is never stale. The
+//! named after all three. (Runs with other roots go beside it: to leave those to it would be to leave them out.) The lock is the kernel's, on an open file: it goes with the process, however that ends, and is never stale. The
 //! file stays. Where files cannot be locked (some network file systems), or none can be made, everybody has a turn.
 
 use std::fs::{self, File, OpenOptions};
@@ -46,10 +46,10 @@ impl Turns {
         Self(directories.into_iter().map(|dir| dir.join("turns")).collect())
     }
 
-    /// Asks for the turn of `client` at `place` (the repository's one spelling), without waiting.
+    /// Asks for the turn of the backup that these words tell from all others, without waiting.
     #[must_use]
-    pub fn ask(&self, place: &str, client: &str) -> Asked {
-        let Some(mut file) = self.file(place, client) else { return Asked::Ours(Turn { _file: None }) };
+    pub fn ask(&self, backup: &[&str]) -> Asked {
+        let Some(mut file) = self.file(backup) else { return Asked::Ours(Turn { _file: None }) };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 // Who it is helps the others, and nothing depends on it.
@@ -66,9 +66,9 @@ impl Turns {
 
     /// Waits for the turn; `None` when somebody asked to stop meanwhile.
     #[must_use]
-    pub fn wait(&self, place: &str, client: &str, cancel: &Cancel) -> Option<Turn> {
+    pub fn wait(&self, backup: &[&str], cancel: &Cancel) -> Option<Turn> {
         while !cancel.is_cancelled() {
-            match self.ask(place, client) {
+            match self.ask(backup) {
                 Asked::Ours(turn) => return Some(turn),
                 Asked::Taken(_) => std::thread::sleep(LOOK),
             }
@@ -76,9 +76,9 @@ impl Turns {
         None
     }
 
-    fn file(&self, place: &str, client: &str) -> Option<File> {
+    fn file(&self, backup: &[&str]) -> Option<File> {
         let mut name = blake3::Hasher::new();
-        for part in [place, client] {
+        for part in backup {
             name.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes()).update(part.as_bytes());
         }
         let name = name.finalize().to_hex();
@@ -109,38 +109,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time_for_each_client_and_repository() {
+    fn one_at_a_time_of_each_backup() {
         let dir = tempfile::tempdir().expect("a directory");
         let turns = Turns::new([PathBuf::from("/proc/no-such-place"), dir.path().to_owned()]);
-        let Asked::Ours(turn) = turns.ask("sftp://server/backup", "laptop") else { panic!("not taken") };
-        let Asked::Taken(holder) = turns.ask("sftp://server/backup", "laptop") else { panic!("taken") };
+        let Asked::Ours(turn) = turns.ask(&["sftp://server/backup", "laptop"]) else { panic!("not taken") };
+        let Asked::Taken(holder) = turns.ask(&["sftp://server/backup", "laptop"]) else { panic!("taken") };
         assert_eq!(holder, Some(std::process::id()));
-        assert!(matches!(turns.ask("sftp://server/backup", "desktop"), Asked::Ours(_)));
-        assert!(matches!(turns.ask("sftp://server/backu", "plaptop"), Asked::Ours(_)));
+        assert!(matches!(turns.ask(&["sftp://server/backup", "desktop"]), Asked::Ours(_)));
+        assert!(matches!(turns.ask(&["sftp://server/backupl", "aptop"]), Asked::Ours(_)));
         drop(turn);
-        assert!(matches!(turns.ask("sftp://server/backup", "laptop"), Asked::Ours(_)));
+        assert!(matches!(turns.ask(&["sftp://server/backup", "laptop"]), Asked::Ours(_)));
     }
 
     #[test]
     fn waiting_ends_with_the_others_turn_or_with_a_wish_to_stop() {
         let dir = tempfile::tempdir().expect("a directory");
         let turns = Turns::new([dir.path().to_owned()]);
-        let Asked::Ours(turn) = turns.ask("/r", "laptop") else { panic!("not taken") };
+        let Asked::Ours(turn) = turns.ask(&["/r", "laptop"]) else { panic!("not taken") };
         let cancel = Cancel::new();
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| turns.wait("/r", "laptop", &cancel).is_some());
+            let waiting = scope.spawn(|| turns.wait(&["/r", "laptop"], &cancel).is_some());
             drop(turn);
             assert!(waiting.join().expect("no panic"));
         });
-        let _turn = turns.ask("/r", "laptop");
+        let _turn = turns.ask(&["/r", "laptop"]);
         cancel.cancel();
-        assert!(turns.wait("/r", "laptop", &cancel).is_none());
+        assert!(turns.wait(&["/r", "laptop"], &cancel).is_none());
     }
 
     #[test]
     fn without_a_place_everybody_has_a_turn() {
         let turns = Turns::new([PathBuf::from("/proc/no-such-place")]);
-        let _first = turns.ask("/r", "laptop");
-        assert!(matches!(turns.ask("/r", "laptop"), Asked::Ours(Turn { _file: None })));
+        let _first = turns.ask(&["/r", "laptop"]);
+        assert!(matches!(turns.ask(&["/r", "laptop"]), Asked::Ours(Turn { _file: None })));
     }
 }

@@ -31,7 +31,6 @@ use super::error::RequestError;
 use super::link::{CONTROL, ChannelId, ConnectError, Connector, Link, LinkError, LinkErrorKind, LinkEvent};
 use super::packet::{Kind, Request, extension};
 use super::queue::{Shared, Submission, add};
-use crate::base::cancel::Cancel;
 use crate::base::time::{Clock, Sleep};
 
 /// How the driver works.
@@ -55,8 +54,6 @@ pub struct Settings {
     pub give_up_after: Duration,
     /// Whether the very first connection is tried for so long, too, where trying again may help. Else its failure is told at once.
     pub wait_for_first: bool,
-    /// Set by whoever does not want to wait for the first connection any more.
-    pub cancel: Cancel,
     /// The first wait between attempts to connect; each is twice the one before.
     pub first_wait: Duration,
     /// How long to go on at the end with what is outstanding.
@@ -77,7 +74,6 @@ impl Default for Settings {
             silent_after_sleep: Duration::from_secs(5),
             give_up_after: Duration::from_secs(15 * 60),
             wait_for_first: false,
-            cancel: Cancel::new(),
             first_wait: Duration::from_secs(1),
             linger: Duration::from_secs(3),
             keep_log: false,

@@ -89,7 +89,7 @@ impl Driver {
         loop {
             match self.wait(None) {
                 Waited::Stopped => return Ok(None),
-                Waited::Woke | Waited::Cancelled => {}
+                Waited::Woke => {}
                 Waited::Passed => break,
             }
         }
@@ -120,9 +120,6 @@ impl Driver {
         loop {
             match self.wait(Some(wait)) {
                 Waited::Stopped => return Ok(None),
-                Waited::Cancelled => {
-                    return Err(ConnectError::new(ConnectErrorKind::Cancelled, "interrupted"));
-                }
                 // What was tried before the sleep says nothing of the network there is now.
                 Waited::Woke => wait = Duration::ZERO,
                 Waited::Passed => {}
@@ -159,10 +156,6 @@ impl Driver {
                     submission.fail(RequestError::LinkLost("not connected again yet".to_owned()));
                 }
             }
-            // Later it is the operation that winds up.
-            if !self.greeted && self.settings.cancel.is_cancelled() {
-                return Waited::Cancelled;
-            }
             if self.sleep.is_over(&*self.clock) {
                 return Waited::Woke;
             }
@@ -192,6 +185,4 @@ enum Waited {
     Woke,
     /// The client was closed.
     Stopped,
-    /// Somebody does not want to wait for the first connection any more.
-    Cancelled,
 }
