@@ -17,7 +17,7 @@ use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 pub use look::{Cat, Diff, Export, FileKind, Find, Ls, Mount};
 pub use nightly::{LastBackupAge, Nightly};
 pub use serve::Serve;
-pub use upkeep::{Forget, Fsck, Gc, Key, NewKey, RemoveClient, Sessions, Tag, Verify};
+pub use upkeep::{ExportKey, Forget, Fsck, Gc, ImportKey, Key, NewKey, RemoveClient, Sessions, Tag, Verify};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Yellow.on_default().bold())
@@ -122,6 +122,10 @@ pub struct Common {
     #[arg(long, global = true, value_name = "COMMAND", group = "passphrase")]
     pub passphrase_command: Option<String>,
 
+    /// Open the repository by this key file, or by a key that was typed into it from paper, instead of a passphrase; see `kitbag key`
+    #[arg(long, global = true, value_name = "FILE", group = "passphrase")]
+    pub key_file: Option<PathBuf>,
+
     /// Keep the local cache here [default: $XDG_CACHE_HOME/kitbag or ~/.cache/kitbag]
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "no_cache")]
     pub cache_dir: Option<PathBuf>,
@@ -159,7 +163,7 @@ pub enum Command {
     /// Give generations tags, which keep them from being forgotten
     #[command(subcommand)]
     Tag(Tag),
-    /// List, add, remove and change the passphrases that open the repository
+    /// List, add, remove and change the passphrases and key files that open the repository
     #[command(subcommand)]
     Key(Key),
     /// Forget all generations of a client

@@ -1,19 +1,23 @@
 //! From what was typed to a store, and to an open repository in it.
 
 use std::cell::{Cell, RefCell};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Context;
 use super::error::Failure;
+use super::human;
+use super::key_file;
 use super::passphrase;
 use crate::bag::source::Source;
-use crate::base::secret::Passphrase;
-use crate::base::time::SystemClock;
+use crate::base::secret::Key32;
+use crate::base::text::escape;
+use crate::base::time::{Clock as _, SystemClock};
 use crate::cache::CacheError;
 use crate::cache::known::{CacheHome, Known, KnownSlot};
 use crate::chunker::Limits;
-use crate::crypto::Cost;
+use crate::crypto::{Cost, Secret};
 use crate::repo::keyring::Keyring;
 use crate::repo::{self, Encryption, InitOptions, OpenError, Repository, Stored, StoredSlot};
 use crate::store::SharedStore;
@@ -76,7 +80,8 @@ impl Context {
             let slots =
                 key_slots.into_iter().map(|KnownSlot { id, bytes }| StoredSlot { id, bytes }).collect();
             let kept = Stored { config, slots };
-            match kept.unlock_unconfirmed(store.clone(), &mut |failed| asked.passphrase(failed)) {
+            let has_passphrase = kept.has_passphrase();
+            match kept.unlock_unconfirmed(store.clone(), &mut |failed| asked.secret(has_passphrase, failed)) {
                 Ok(repository) => {
                     self.note_in_the_clear(&repository);
                     return Ok(self.with_cache(repository));
@@ -154,7 +159,7 @@ impl Context {
         if repository.is_in_the_clear() && !matches!(self.settings.passphrase, passphrase::Source::Prompt) {
             let at = repository.store().describe();
             self.screen.say(&format!(
-                "kitbag: the repository at {at} opened without the passphrase: it is not encrypted, or it is not yours"
+                "kitbag: the repository at {at} opened without the passphrase or key file: it is not encrypted, or it is not yours"
             ));
         }
     }
@@ -191,15 +196,43 @@ impl Context {
     }
 
     fn make(&self, store: SharedStore, encrypted: bool) -> Result<(Repository, Stored), Failure> {
+        let mut made = None;
         let encryption = match encrypted {
-            true => {
-                let passphrase = self.settings.passphrase.new_one(&self.screen)?;
-                Encryption::Passphrase(passphrase, Cost::calibrated(&SystemClock::new()))
-            }
+            true => match &self.settings.passphrase {
+                passphrase::Source::KeyFile(path) => {
+                    let (key, is_new) = self.key_for_new(path, &store.describe())?;
+                    made = is_new.then_some(path);
+                    Encryption::KeyFile(key)
+                }
+                source => {
+                    let passphrase = source.new_one(&self.screen)?;
+                    Encryption::Passphrase(passphrase, Cost::calibrated(&SystemClock::new()))
+                }
+            },
             false => Encryption::None,
         };
         let options = InitOptions { encryption, label: String::new(), limits: Limits::default() };
-        Ok(repo::make(store, options, &SystemClock::new())?)
+        let repository = repo::make(store, options, &SystemClock::new());
+        if let (Some(path), true) = (made, repository.is_err()) {
+            // It opens nothing.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(repository?)
+    }
+
+    /// The key file for a new repository, and whether it was made for it.
+    fn key_for_new(&self, path: &Path, at: &str) -> Result<(Key32, bool), Failure> {
+        if path.symlink_metadata().is_ok() {
+            return Ok((key_file::read(path)?, false));
+        }
+        let key = Key32::random();
+        let now = human::local_time(SystemClock::new().now());
+        key_file::make(path, &key, &format!("It opens the repository at {at} since {now}."))?;
+        let path = escape(path.as_os_str().as_encoded_bytes());
+        self.screen.say(&format!(
+            "kitbag: made the key file {path}, without which nothing in the repository can be read: keep a copy elsewhere, such as `kitbag key export` prints"
+        ));
+        Ok((key, true))
     }
 
     /// The repository's key slots, opened.
@@ -208,7 +241,8 @@ impl Context {
     /// As [`Self::open_bare`].
     pub fn keyring(&self, stored: &Stored, store: &SharedStore) -> Result<Keyring, Failure> {
         let asked = Asked::new(self);
-        let opened = stored.keyring(&store.describe(), &mut |failed| asked.passphrase(failed));
+        let opened =
+            stored.keyring(&store.describe(), &mut |failed| asked.secret(stored.has_passphrase(), failed));
         opened.map_err(|error| asked.failure.take().unwrap_or_else(|| error.into()))
     }
 
@@ -235,10 +269,10 @@ pub(super) fn place(location: &Location) -> String {
     }
 }
 
-/// The passphrase, asked for when it is needed, and not again for a second attempt to open.
+/// What opens the repository, asked for when it is needed, and not again for a second attempt to open.
 struct Asked<'a> {
     context: &'a Context,
-    given: RefCell<Option<Passphrase>>,
+    given: RefCell<Option<Secret>>,
     failure: Cell<Option<Failure>>,
 }
 
@@ -247,11 +281,12 @@ impl<'a> Asked<'a> {
         Self { context, given: RefCell::default(), failure: Cell::default() }
     }
 
-    /// A passphrase after `failed` attempts; a person may try [`ATTEMPTS`] times, others once.
-    fn passphrase(&self, failed: u32) -> Option<Passphrase> {
+    /// A secret after `failed` attempts; a person may try [`ATTEMPTS`] times, others once, and is asked for no passphrase where none is of use.
+    fn secret(&self, has_passphrase: bool, failed: u32) -> Option<Secret> {
         let source = &self.context.settings.passphrase;
         let is_person = matches!(source, passphrase::Source::Prompt);
-        if failed >= ATTEMPTS || (failed > 0 && !is_person) {
+        let is_useless = is_person && !has_passphrase;
+        if failed >= ATTEMPTS || (failed > 0 && !is_person) || is_useless {
             return None;
         }
         if failed == 0
@@ -260,7 +295,7 @@ impl<'a> Asked<'a> {
             return Some(given);
         }
         match source.existing(&self.context.screen, failed > 0) {
-            Ok(passphrase) => self.given.borrow_mut().insert(passphrase).clone().into(),
+            Ok(secret) => Some(self.given.borrow_mut().insert(secret).clone()),
             Err(failure) => {
                 self.failure.set(Some(failure));
                 None
@@ -270,7 +305,7 @@ impl<'a> Asked<'a> {
 
     fn unlock(&self, stored: &Stored, store: SharedStore) -> Result<Repository, Failure> {
         let repository = stored
-            .unlock(store, &mut |failed| self.passphrase(failed))
+            .unlock(store, &mut |failed| self.secret(stored.has_passphrase(), failed))
             .map_err(|error| self.failure.take().unwrap_or_else(|| error.into()))?;
         self.context.note_in_the_clear(&repository);
         Ok(repository)

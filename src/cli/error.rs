@@ -225,9 +225,11 @@ impl From<OpenError> for Failure {
             OpenError::DamagedKeySlot { source, .. } => Self::new(Exit::Damaged, format!("{said}: {source}"))
                 .hint("put the file back from a copy of the repository"),
             OpenError::NoKeySlot { .. } => Self::new(Exit::Damaged, said),
-            OpenError::WrongPassphrase { .. } => {
-                Self::new(Exit::WrongPassphrase, said).hint("check it and run this again")
-            }
+            OpenError::WrongPassphrase { .. } => Self::new(Exit::WrongPassphrase, said)
+                .hint("check it, and by `kitbag key list` whether its key slot is still there"),
+            OpenError::WrongKeyFile { .. } => Self::new(Exit::WrongPassphrase, said)
+                .hint("`kitbag key list` lists the key slots that are there"),
+            OpenError::KeyFileNeeded { .. } => Self::failed(said).hint("give it with --key-file"),
             OpenError::PassphraseNeeded { .. } => Self::failed(said).hint(
                 "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
             ),

@@ -15,6 +15,7 @@ pub mod daemon;
 pub mod environment;
 pub mod error;
 pub mod human;
+pub mod key_file;
 pub mod lines;
 pub mod listing;
 pub mod nearest;

@@ -1,4 +1,4 @@
-//! Where the passphrase comes from: a file, a file descriptor, a command, the environment, or a person.
+//! Where the passphrase comes from: a file, a file descriptor, a command, the environment, or a person. A key file can take its place.
 //!
 //! It is never taken from the command line, which everybody on the machine can read. Whatever program wrote a
 //! file or printed it probably ended it with a newline, so one `\n` (or `\r\n`) at the end is taken off; the value of
@@ -14,8 +14,10 @@ use zeroize::Zeroizing;
 
 use super::ask;
 use super::error::Failure;
+use super::key_file;
 use super::progress::Screen;
 use crate::base::secret::Passphrase;
+use crate::crypto::Secret;
 
 /// A passphrase longer than this is a mistake, such as a wrong file.
 const LONGEST: u64 = 64 * 1024;
@@ -33,15 +35,21 @@ pub enum Source {
     Command(String),
     /// The environment.
     Given(Passphrase),
+    /// None: a key file.
+    KeyFile(PathBuf),
 }
 
 impl Source {
-    /// The passphrase of an existing repository; `again` after a wrong one.
+    /// What opens an existing repository; `again` after a wrong passphrase.
     ///
     /// # Errors
-    /// When the source gives none.
-    pub fn existing(&self, screen: &Screen, again: bool) -> Result<Passphrase, Failure> {
-        self.fetch(screen, if again { "That was not right. Passphrase: " } else { "Passphrase: " })
+    /// When the source gives nothing.
+    pub fn existing(&self, screen: &Screen, again: bool) -> Result<Secret, Failure> {
+        let question = if again { "That was not right. Passphrase: " } else { "Passphrase: " };
+        match self {
+            Self::KeyFile(path) => key_file::read(path).map(Secret::Key),
+            _ => self.fetch(screen, question).map(Secret::Passphrase),
+        }
     }
 
     /// A passphrase for a new repository: asked for twice, and not empty.
@@ -84,6 +92,9 @@ impl Source {
             }),
             Self::Descriptor(number) => from_descriptor(*number),
             Self::Command(command) => from_command(command),
+            Self::KeyFile(path) => {
+                Err(Failure::usage(format!("the key file {} holds no passphrase", path.display())))
+            }
         }
     }
 }
@@ -152,10 +163,17 @@ mod tests {
         Screen::new(Verbosity::Quiet)
     }
 
+    fn passphrase(source: &Source) -> Result<Passphrase, Failure> {
+        match source.existing(&screen(), false)? {
+            Secret::Passphrase(passphrase) => Ok(passphrase),
+            Secret::Key(_) => panic!("a key file"),
+        }
+    }
+
     fn of_file(contents: &[u8]) -> Result<Passphrase, Failure> {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), contents).expect("written");
-        Source::File(file.path().to_path_buf()).existing(&screen(), false)
+        passphrase(&Source::File(file.path().to_path_buf()))
     }
 
     #[test]
@@ -173,9 +191,8 @@ mod tests {
 
     #[test]
     fn what_a_command_prints() {
-        let passphrase =
-            Source::Command("printf 'a b\\n'".to_owned()).existing(&screen(), false).expect("printed");
-        assert_eq!(passphrase.expose(), b"a b");
+        let printed = passphrase(&Source::Command("printf 'a b\\n'".to_owned())).expect("printed");
+        assert_eq!(printed.expose(), b"a b");
         assert!(Source::Command("echo x; exit 3".to_owned()).existing(&screen(), false).is_err());
     }
 

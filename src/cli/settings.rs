@@ -111,12 +111,13 @@ impl Settings {
             json: args.json,
             in_journal,
             in_background: environment.in_background,
-            passphrase: match (args.passphrase_file, args.passphrase_fd, args.passphrase_command) {
-                (Some(file), _, _) => Source::File(file),
-                (_, Some(number), _) => Source::Descriptor(number),
-                (_, _, Some(command)) => Source::Command(command),
-                _ => environment.passphrase.map_or(Source::Prompt, Source::Given),
-            },
+            // At most one of the options is there.
+            passphrase: (args.passphrase_file.map(Source::File))
+                .or(args.passphrase_fd.map(Source::Descriptor))
+                .or(args.passphrase_command.map(Source::Command))
+                .or(args.key_file.map(Source::KeyFile))
+                .or(environment.passphrase.map(Source::Given))
+                .unwrap_or(Source::Prompt),
             cache: match args.no_cache {
                 true => None,
                 false => cache(

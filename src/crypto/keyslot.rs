@@ -1,6 +1,6 @@
 //! Key slots: files that hold the master key, wrapped.
 //!
-//! A slot is opened by a passphrase, or by nothing (`--encryption none`): then the wrapping key is made from a public text,
+//! A slot is opened by a passphrase, by a random secret that lies in a key file or on paper, or by nothing (`--encryption none`): then the wrapping key is made from a public text,
 //! and everything else, checks included, is the same. The wrapping key depends on every field in the clear, so that a
 //! changed label does not open either. A plain checksum at the end tells a damaged slot from a wrong passphrase.
 //!
@@ -45,6 +45,23 @@ pub enum Protection {
         /// What a guess costs.
         cost: Cost,
     },
+    /// A random secret. Guessing it is hopeless, so nothing needs to make that dear.
+    KeyFile,
+}
+
+/// What a person has to open a slot.
+#[derive(Debug, Clone)]
+pub enum Secret {
+    /// A passphrase.
+    Passphrase(Passphrase),
+    /// What a key file holds.
+    Key(Key32),
+}
+
+impl From<Passphrase> for Secret {
+    fn from(passphrase: Passphrase) -> Self {
+        Self::Passphrase(passphrase)
+    }
 }
 
 impl Protection {
@@ -86,12 +103,18 @@ pub enum KeySlotError {
     /// The label is too long.
     #[error("a label of a key slot has at most {MAX_LABEL} bytes")]
     LongLabel,
-    /// A passphrase is needed.
-    #[error("the key slot needs a passphrase")]
-    PassphraseNeeded,
+    /// It holds a master key that took the place of the first one.
+    #[error("the key slot is of a renewed master key, which needs a newer kitbag")]
+    Renewed,
+    /// A passphrase or a key file is needed, and the other or none was given.
+    #[error("the key slot needs another kind of secret")]
+    SecretNeeded,
     /// The passphrase does not open it (or the slot belongs to another repository, or was tampered with by somebody who knows the format).
     #[error("the passphrase does not open the key slot")]
     WrongPassphrase,
+    /// As for a passphrase.
+    #[error("the key file does not open the key slot")]
+    WrongKey,
     /// The machine has not the memory that the derivation needs.
     #[error("there is no memory to try the passphrase")]
     NoMemory,
@@ -100,7 +123,7 @@ pub enum KeySlotError {
 /// The fields in the clear, as stored.
 #[derive(Serialize, Deserialize)]
 struct Clear {
-    /// 0: nothing, 1: Argon2id.
+    /// 0: nothing, 1: Argon2id, 2: key file.
     protection: u8,
     repository: RepositoryId,
     label: String,
@@ -111,6 +134,14 @@ struct Clear {
     memory_kib: u32,
     passes: u32,
     lanes: u32,
+    /// Which master key it holds. Others than 0 are reserved.
+    #[serde(default, skip_serializing_if = "is_first")]
+    epoch: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants it so")]
+fn is_first(epoch: &u32) -> bool {
+    *epoch == 0
 }
 
 impl Clear {
@@ -118,6 +149,7 @@ impl Clear {
         let (protection, salt, cost) = match protection {
             Protection::None => (0, Vec::new(), None),
             Protection::Argon2id { salt, cost } => (1, salt.to_vec(), Some(cost)),
+            Protection::KeyFile => (2, Vec::new(), None),
         };
         Self {
             protection,
@@ -128,6 +160,7 @@ impl Clear {
             memory_kib: cost.map_or(0, Cost::memory_kib),
             passes: cost.map_or(0, Cost::passes),
             lanes: cost.map_or(0, Cost::lanes),
+            epoch: 0,
         }
     }
 
@@ -142,6 +175,7 @@ impl Clear {
                 salt: self.salt.as_slice().try_into().map_err(|_other_length| KeySlotError::Damaged)?,
                 cost: Cost::new(self.memory_kib, self.passes, self.lanes)?,
             }),
+            2 => Ok(Protection::KeyFile),
             other => Err(KeySlotError::UnknownProtection(other)),
         }
     }
@@ -151,12 +185,12 @@ impl KeySlot {
     /// Wraps the master key in a new slot.
     ///
     /// # Errors
-    /// `PassphraseNeeded` when the protection wants one and there is none; `LongLabel`; `NoMemory`.
+    /// `SecretNeeded` when the protection wants one and there is none of its kind; `LongLabel`; `NoMemory`.
     pub fn wrap(
         master: &MasterKey,
         repository: RepositoryId,
         protection: Protection,
-        passphrase: Option<&Passphrase>,
+        secret: Option<&Secret>,
         label: &str,
         created: Timestamp,
     ) -> Result<Self, KeySlotError> {
@@ -174,7 +208,7 @@ impl KeySlot {
             clear,
             sealed: [0; SEALED_LEN],
         };
-        let sealed = slot.wrapping_key(passphrase)?.seal(&slot.context(), master.expose());
+        let sealed = slot.wrapping_key(secret)?.seal(&slot.context(), master.expose());
         slot.sealed = sealed.try_into().map_err(|_longer| KeySlotError::Damaged)?;
         Ok(slot)
     }
@@ -182,13 +216,14 @@ impl KeySlot {
     /// Gives the master key back. With a passphrase it takes as long as its cost says.
     ///
     /// # Errors
-    /// `PassphraseNeeded`, `WrongPassphrase`, `NoMemory`. A slot without a passphrase that does not open is `Damaged`.
-    pub fn open(&self, passphrase: Option<&Passphrase>) -> Result<MasterKey, KeySlotError> {
+    /// `SecretNeeded`, `WrongPassphrase`, `WrongKey`, `NoMemory`. A slot that needs nothing and does not open is `Damaged`.
+    pub fn open(&self, secret: Option<&Secret>) -> Result<MasterKey, KeySlotError> {
         let mut sealed = self.sealed;
-        let opened = self.wrapping_key(passphrase)?.open_in_place(&self.context(), &mut sealed);
+        let opened = self.wrapping_key(secret)?.open_in_place(&self.context(), &mut sealed);
         let failure = match self.protection {
             Protection::None => KeySlotError::Damaged,
             Protection::Argon2id { .. } => KeySlotError::WrongPassphrase,
+            Protection::KeyFile => KeySlotError::WrongKey,
         };
         let key = opened.ok().and_then(|text| <[u8; 32]>::try_from(&*text).ok()).ok_or(failure)?;
         sealed.zeroize();
@@ -225,10 +260,31 @@ impl KeySlot {
         self.created
     }
 
+    /// Whether something is needed to open it.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.protection != Protection::None
+    }
+
     /// Whether a passphrase is needed.
     #[must_use]
     pub fn needs_passphrase(&self) -> bool {
-        self.protection != Protection::None
+        matches!(self.protection, Protection::Argon2id { .. })
+    }
+
+    /// Whether a key file is needed.
+    #[must_use]
+    pub fn needs_key_file(&self) -> bool {
+        self.protection == Protection::KeyFile
+    }
+
+    /// Whether this is the kind of secret that it needs.
+    #[must_use]
+    pub fn takes(&self, secret: &Secret) -> bool {
+        match secret {
+            Secret::Passphrase(_) => self.needs_passphrase(),
+            Secret::Key(_) => self.needs_key_file(),
+        }
     }
 
     /// The bytes of the slot's file.
@@ -245,7 +301,7 @@ impl KeySlot {
     /// The slot whose file has these bytes.
     ///
     /// # Errors
-    /// `Damaged`, `NewerFormat`, `UnknownProtection`, `Cost`.
+    /// `Damaged`, `NewerFormat`, `UnknownProtection`, `Renewed`, `Cost`.
     pub fn decode(id: KeySlotId, file: &[u8]) -> Result<Self, KeySlotError> {
         header::check(Kind::KeySlot.number(), file).map_err(|error| match error {
             HeaderError::Newer(version) => KeySlotError::NewerFormat(version),
@@ -259,6 +315,9 @@ impl KeySlot {
         let bytes = front.get(header::LEN..).ok_or(KeySlotError::Damaged)?;
         let clear: Clear =
             codec::decode(bytes, "key slot", MAX_LEN).map_err(|_which| KeySlotError::Damaged)?;
+        if !is_first(&clear.epoch) {
+            return Err(KeySlotError::Renewed);
+        }
         let protection = clear.protection()?;
         if clear.label.len() > MAX_LABEL {
             return Err(KeySlotError::LongLabel);
@@ -274,14 +333,17 @@ impl KeySlot {
         })
     }
 
-    /// BLAKE3's derived key of the passphrase's key and the hash of the fields in the clear.
-    fn wrapping_key(&self, passphrase: Option<&Passphrase>) -> Result<SealKey, KeySlotError> {
-        let from = match (self.protection, passphrase) {
+    /// BLAKE3's derived key of the secret's key and the hash of the fields in the clear.
+    fn wrapping_key(&self, secret: Option<&Secret>) -> Result<SealKey, KeySlotError> {
+        let from = match (self.protection, secret) {
             (Protection::None, _) => Key32::new(blake3::derive_key("kitbag 2026-11 v1 no passphrase", b"")),
-            (Protection::Argon2id { .. }, None) => return Err(KeySlotError::PassphraseNeeded),
-            (Protection::Argon2id { salt, cost }, Some(passphrase)) => {
+            (Protection::Argon2id { salt, cost }, Some(Secret::Passphrase(passphrase))) => {
                 kdf::derive(passphrase, &salt, cost).ok_or(KeySlotError::NoMemory)?
             }
+            (Protection::KeyFile, Some(Secret::Key(key))) => {
+                Key32::new(blake3::derive_key("kitbag 2026-11 v1 key file", key.expose()))
+            }
+            _ => return Err(KeySlotError::SecretNeeded),
         };
         let mut hasher = blake3::Hasher::new_derive_key("kitbag 2026-11 v1 key slot");
         hasher.update(from.expose());
@@ -301,8 +363,12 @@ mod tests {
     const REPOSITORY: RepositoryId = RepositoryId([5; 16]);
     const CREATED: Timestamp = Timestamp { secs: 1_796_000_000, nanos: 5 };
 
-    fn passphrase(text: &str) -> Passphrase {
-        Passphrase::new(text.into())
+    fn passphrase(text: &str) -> Secret {
+        Secret::Passphrase(Passphrase::new(text.into()))
+    }
+
+    fn key(byte: u8) -> Secret {
+        Secret::Key(Key32::new([byte; 32]))
     }
 
     fn master() -> MasterKey {
@@ -337,7 +403,22 @@ mod tests {
     fn a_wrong_passphrase_is_not_damage() {
         let slot = slot(Some("correct horse"));
         assert_eq!(opens(&slot, Some("battery staple")), Err(KeySlotError::WrongPassphrase));
-        assert_eq!(opens(&slot, None), Err(KeySlotError::PassphraseNeeded));
+        assert_eq!(opens(&slot, None), Err(KeySlotError::SecretNeeded));
+        assert_eq!(slot.open(Some(&key(4))).map(|_| ()), Err(KeySlotError::SecretNeeded));
+    }
+
+    #[test]
+    fn a_key_file_opens_what_it_closed() {
+        let slot =
+            KeySlot::wrap(&master(), REPOSITORY, Protection::KeyFile, Some(&key(4)), "", CREATED).unwrap();
+        let read = KeySlot::decode(slot.id(), &slot.encode()).unwrap();
+        assert!(read == slot && read.is_locked() && read.needs_key_file() && !read.needs_passphrase());
+        assert!(read.takes(&key(5)) && !read.takes(&passphrase("x")));
+        assert_eq!(read.open(Some(&key(4))).map(|key| *key.expose()), Ok([1; 32]));
+        assert_eq!(read.open(Some(&key(5))).map(|_| ()), Err(KeySlotError::WrongKey));
+        assert_eq!(opens(&read, Some("x")), Err(KeySlotError::SecretNeeded));
+        let bare = KeySlot::wrap(&master(), REPOSITORY, Protection::KeyFile, None, "", CREATED);
+        assert_eq!(bare, Err(KeySlotError::SecretNeeded));
     }
 
     #[test]
@@ -384,12 +465,14 @@ mod tests {
         assert!(matches!(bomb, Err(KeySlotError::Cost(_))));
         let forever = tampered(&slot(Some("x")), |clear| clear.passes = u32::MAX);
         assert!(matches!(forever, Err(KeySlotError::Cost(_))));
+        let renewed = tampered(&slot(Some("x")), |clear| clear.epoch = 1);
+        assert_eq!(renewed, Err(KeySlotError::Renewed));
         let unknown = tampered(&slot(Some("x")), |clear| clear.protection = 7);
         assert_eq!(unknown, Err(KeySlotError::UnknownProtection(7)));
     }
 
     /// The files of the golden slots' tests hold this.
-    fn golden(id: u8, protection: Protection, text: Option<&str>) -> Vec<u8> {
+    fn golden(id: u8, protection: Protection, secret: Option<&Secret>) -> Vec<u8> {
         let id = KeySlotId([id; 8]);
         let clear = Clear::new(REPOSITORY, protection, "label", CREATED).encode();
         let mut slot = KeySlot {
@@ -401,7 +484,7 @@ mod tests {
             clear,
             sealed: [0; SEALED_LEN],
         };
-        let key = slot.wrapping_key(text.map(passphrase).as_ref()).unwrap();
+        let key = slot.wrapping_key(secret).unwrap();
         let mut sealed = [&[0; 24][..], master().expose()].concat();
         key.seal_golden(&slot.context(), &mut sealed, 0, [9; 24]);
         slot.sealed = sealed.try_into().unwrap();
@@ -419,8 +502,16 @@ mod tests {
     fn golden_with_a_passphrase() {
         let file = include_bytes!("../../testdata/format/v1/key-slot-argon2id");
         let protection = Protection::Argon2id { salt: [2; SALT_LEN], cost: Cost::new(64, 2, 2).unwrap() };
-        assert_eq!(golden(2, protection, Some("correct horse")), file);
+        assert_eq!(golden(2, protection, Some(&passphrase("correct horse"))), file);
         let slot = KeySlot::decode(KeySlotId([2; 8]), file).unwrap();
         assert_eq!(opens(&slot, Some("correct horse")), Ok([1; 32]));
+    }
+
+    #[test]
+    fn golden_with_a_key_file() {
+        let file = include_bytes!("../../testdata/format/v1/key-slot-key-file");
+        assert_eq!(golden(3, Protection::KeyFile, Some(&key(4))), file);
+        let slot = KeySlot::decode(KeySlotId([3; 8]), file).unwrap();
+        assert_eq!(slot.open(Some(&key(4))).map(|key| *key.expose()), Ok([1; 32]));
     }
 }

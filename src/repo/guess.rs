@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::open::{OpenError, Stored};
 use super::{Repository, config};
 use crate::base::id::KeySlotId;
-use crate::base::secret::Passphrase;
+use crate::crypto::Secret;
 use crate::store::{ErrorKind, Listed, Pending, SharedStore, Store, layout};
 
 /// What was taken for granted, and what was asked to make sure.
@@ -39,9 +39,9 @@ impl Stored {
     pub fn unlock_unconfirmed(
         self,
         store: SharedStore,
-        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+        secret: &mut dyn FnMut(u32) -> Option<Secret>,
     ) -> Result<Repository, OpenError> {
-        let repository = self.unlock(store, passphrase)?;
+        let repository = self.unlock(store, secret)?;
         Ok(repository.with_guess(Guess { stored: self, state: Mutex::new(State::Unasked) }))
     }
 }

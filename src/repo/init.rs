@@ -7,11 +7,11 @@
 use super::config::Config;
 use super::{Repository, Stored, StoredSlot};
 use crate::base::id::{KeySlotId, RepositoryId};
-use crate::base::secret::Passphrase;
+use crate::base::secret::{Key32, Passphrase};
 use crate::base::text;
 use crate::base::time::Clock;
 use crate::chunker::{BadLimits, Limits};
-use crate::crypto::{Cost, KeySlot, KeySlotError, Keys, MasterKey, Protection};
+use crate::crypto::{Cost, KeySlot, KeySlotError, Keys, MasterKey, Protection, Secret};
 use crate::store::{Class, ErrorKind, Listed, Name, Pending, SharedStore, Store, StoreError, layout};
 
 /// Who can read the repository.
@@ -19,6 +19,8 @@ use crate::store::{Class, ErrorKind, Listed, Name, Pending, SharedStore, Store, 
 pub enum Encryption {
     /// Whoever has the passphrase.
     Passphrase(Passphrase, Cost),
+    /// Whoever has the key file with this secret.
+    KeyFile(Key32),
     /// Whoever can read its files: sealed and checked like all others, with a key that lies beside it.
     None,
 }
@@ -89,11 +91,12 @@ pub fn make(
     let master = MasterKey::random();
     let keys = Keys::derive(&master);
     let repository = RepositoryId::random();
-    let (protection, passphrase) = match &encryption {
-        Encryption::Passphrase(passphrase, cost) => (Protection::argon2id(*cost), Some(passphrase)),
+    let (protection, secret) = match encryption {
+        Encryption::Passphrase(passphrase, cost) => (Protection::argon2id(cost), Some(passphrase.into())),
+        Encryption::KeyFile(key) => (Protection::KeyFile, Some(Secret::Key(key))),
         Encryption::None => (Protection::None, None),
     };
-    let slot = KeySlot::wrap(&master, repository, protection, passphrase, &label, created)?;
+    let slot = KeySlot::wrap(&master, repository, protection, secret.as_ref(), &label, created)?;
     let config = Config { repository, limits, required: Vec::new(), optional: Vec::new(), created };
 
     let remains = look.finish(&*store)?;
@@ -110,7 +113,7 @@ pub fn make(
         // They may stay.
         let _ = removed.wait();
     }
-    let in_the_clear = !slot.needs_passphrase();
+    let in_the_clear = !slot.is_locked();
     Ok((Repository::new(store, config, keys, slot.id(), in_the_clear), stored))
 }
 
@@ -248,7 +251,7 @@ mod tests {
     }
 
     fn opened(store: &MemoryStore, text: &str) -> Result<Repository, OpenError> {
-        open(shared(store), &mut |failed| (failed == 0).then(|| Passphrase::new(text.into())))
+        open(shared(store), &mut |failed| (failed == 0).then(|| Passphrase::new(text.into()).into()))
     }
 
     #[test]
@@ -274,7 +277,7 @@ mod tests {
         assert_eq!(stored.unlock(shared(&store), &mut |_| None).map(|_| ()).unwrap_err().to_string(), {
             OpenError::PassphraseNeeded { at: store.describe() }.to_string()
         });
-        let again = stored.unlock(shared(&store), &mut |_| Some(Passphrase::new("x".into()))).unwrap();
+        let again = stored.unlock(shared(&store), &mut |_| Some(Passphrase::new("x".into()).into())).unwrap();
         assert_eq!(again.id(), made.id());
     }
 

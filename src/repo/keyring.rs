@@ -6,9 +6,8 @@
 use super::keys::{self, StoredSlot};
 use super::open::{OpenError, Stored};
 use crate::base::id::{KeySlotId, RepositoryId};
-use crate::base::secret::Passphrase;
 use crate::base::time::Clock;
-use crate::crypto::{Cost, KeySlot, KeySlotError, MasterKey, Protection};
+use crate::crypto::{KeySlot, KeySlotError, MasterKey, Protection, Secret};
 use crate::store::{Class, ErrorKind, Store, StoreError, layout};
 
 /// Why a slot was not added or removed.
@@ -55,6 +54,12 @@ impl Stored {
         slots
     }
 
+    /// Whether a passphrase can open some slot.
+    #[must_use]
+    pub fn has_passphrase(&self) -> bool {
+        self.slots().iter().any(|one| one.slot.as_ref().is_ok_and(KeySlot::needs_passphrase))
+    }
+
     /// Opens the slots for changing them; see [`Stored::unlock`].
     ///
     /// # Errors
@@ -62,9 +67,9 @@ impl Stored {
     pub fn keyring(
         &self,
         at: &str,
-        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+        secret: &mut dyn FnMut(u32) -> Option<Secret>,
     ) -> Result<Keyring, OpenError> {
-        let (config, keys::Unlocked { master, slot, .. }) = self.open_any(at, passphrase)?;
+        let (config, keys::Unlocked { master, slot, .. }) = self.open_any(at, secret)?;
         Ok(Keyring { repository: config.repository, slots: self.slots(), master, opened: slot })
     }
 }
@@ -78,6 +83,12 @@ pub struct Keyring {
 }
 
 impl Keyring {
+    /// The repository that they belong to.
+    #[must_use]
+    pub fn repository(&self) -> RepositoryId {
+        self.repository
+    }
+
     /// The slot that was opened.
     #[must_use]
     pub fn opened(&self) -> KeySlotId {
@@ -91,10 +102,10 @@ impl Keyring {
         opened.and_then(|one| one.slot.as_ref().ok()).map_or("", KeySlot::label)
     }
 
-    /// Whether some slot needs no passphrase.
+    /// Whether some slot needs nothing to be opened.
     #[must_use]
     pub fn has_clear(&self) -> bool {
-        self.usable().any(|slot| !slot.needs_passphrase())
+        self.usable().any(|slot| !slot.is_locked())
     }
 
     fn usable(&self) -> impl Iterator<Item = &KeySlot> {
@@ -121,21 +132,20 @@ impl Keyring {
         }
     }
 
-    /// Adds a slot that this passphrase opens. Two round trips.
+    /// Adds a slot that this secret opens; the protection is one for secrets of its kind. Two round trips.
     ///
     /// # Errors
     /// When it cannot be made or stored.
     pub fn add(
         &self,
         store: &dyn Store,
-        passphrase: &Passphrase,
-        cost: Cost,
+        protection: Protection,
+        secret: &Secret,
         label: &str,
         clock: &dyn Clock,
     ) -> Result<KeySlotId, KeyError> {
-        let protection = Protection::argon2id(cost);
         let slot =
-            KeySlot::wrap(&self.master, self.repository, protection, Some(passphrase), label, clock.now())?;
+            KeySlot::wrap(&self.master, self.repository, protection, Some(secret), label, clock.now())?;
         let name = layout::key_slot(slot.id());
         let mut file = store.create(&name.with_suffix(".part"), Class::Control);
         file.append(slot.encode())?;
@@ -171,8 +181,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::base::secret::{Key32, Passphrase};
     use crate::base::time::SystemClock;
     use crate::chunker::Limits;
+    use crate::crypto::Cost;
     use crate::repo::{Encryption, InitOptions, init, open};
     use crate::store::testing::{FaultyStore, MemoryStore};
 
@@ -190,15 +202,21 @@ mod tests {
 
     fn keyring(store: &MemoryStore, text: &str) -> Result<Keyring, OpenError> {
         let stored = Stored::read(store).unwrap();
-        stored.keyring("here", &mut |failed| (failed == 0).then(|| passphrase(text)))
+        stored.keyring("here", &mut |failed| (failed == 0).then(|| passphrase(text).into()))
     }
 
     fn opens(store: &MemoryStore, text: &str) -> bool {
-        open(Arc::new(store.clone()), &mut |failed| (failed == 0).then(|| passphrase(text))).is_ok()
+        open(Arc::new(store.clone()), &mut |failed| (failed == 0).then(|| passphrase(text).into())).is_ok()
     }
 
     fn add(store: &dyn Store, keyring: &Keyring, text: &str) -> Result<KeySlotId, KeyError> {
-        keyring.add(store, &passphrase(text), Cost::TRIFLE, text, &SystemClock::new())
+        keyring.add(
+            store,
+            Protection::argon2id(Cost::TRIFLE),
+            &passphrase(text).into(),
+            text,
+            &SystemClock::new(),
+        )
     }
 
     #[test]
@@ -227,6 +245,29 @@ mod tests {
         ring.remove(&store, other, None, false).unwrap();
         ring.remove(&store, ring.opened(), None, true).unwrap();
         assert!(matches!(keyring(&store, "first"), Err(OpenError::NoKeySlot { .. })));
+    }
+
+    #[test]
+    fn a_key_file_is_one_of_the_keys() {
+        let store = repository();
+        let ring = keyring(&store, "first").unwrap();
+        let key = |byte| Secret::Key(Key32::new([byte; 32]));
+        ring.add(&store, Protection::KeyFile, &key(1), "safe", &SystemClock::new()).unwrap();
+        let open_by = |secret: Secret| {
+            open(Arc::new(store.clone()), &mut |failed| (failed == 0).then(|| secret.clone()))
+        };
+        assert!(!open_by(key(1)).unwrap().is_in_the_clear() && opens(&store, "first"));
+        assert!(matches!(open_by(key(2)), Err(OpenError::WrongKeyFile { .. })));
+        // With it alone, nobody is told that a passphrase was wrong.
+        let ring = keyring(&store, "first").unwrap();
+        ring.remove(&store, ring.opened(), None, false).unwrap();
+        open_by(key(1)).unwrap();
+        assert!(matches!(open_by(passphrase("first").into()), Err(OpenError::KeyFileNeeded { .. })));
+        assert!(matches!(open(Arc::new(store.clone()), &mut |_| None), Err(OpenError::KeyFileNeeded { .. })));
+        let stored = Stored::read(&store).unwrap();
+        let ring = stored.keyring("here", &mut |_| Some(key(1))).unwrap();
+        assert!(!stored.has_passphrase() && ring.label() == "safe");
+        assert!(matches!(ring.remove(&store, ring.opened(), None, false), Err(KeyError::Last(_))));
     }
 
     #[test]

@@ -1,8 +1,7 @@
 //! The key slots of a repository: finding the one that opens.
 
 use crate::base::id::{KeySlotId, RepositoryId};
-use crate::base::secret::Passphrase;
-use crate::crypto::{KeySlot, KeySlotError, MasterKey};
+use crate::crypto::{KeySlot, KeySlotError, MasterKey, Secret};
 
 /// A key slot's file, as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +19,12 @@ pub(super) enum Locked {
     NoSlot,
     /// No passphrase was given, and nothing opens without.
     PassphraseNeeded,
+    /// No key file was given, and nothing else opens.
+    KeyFileNeeded,
     /// The passphrases given open none.
     WrongPassphrase,
+    /// The key file given opens none.
+    WrongKeyFile,
     /// No other slot opened, and this one might have.
     Unusable(KeySlotId, KeySlotError),
 }
@@ -33,14 +36,14 @@ pub(super) struct Unlocked {
     pub in_the_clear: bool,
 }
 
-/// Tries the slots. Where any needs a passphrase, those without are left alone: else a server could add one of its own, and have
+/// Tries the slots. Where any needs a secret, those without are left alone: else a server could add one of its own, and have
 /// its own key used where a passphrase was expected.
 ///
-/// `passphrase` is asked with the number of failed attempts so far, at first 0, until it gives one that opens, or none.
+/// `secret` is asked with the number of failed attempts so far, at first 0, until it gives one that opens, or none.
 pub(super) fn unlock(
     repository: RepositoryId,
     stored: &[StoredSlot],
-    passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+    secret: &mut dyn FnMut(u32) -> Option<Secret>,
 ) -> Result<Unlocked, Locked> {
     let mut slots = Vec::new();
     let mut unusable = None;
@@ -52,35 +55,38 @@ pub(super) fn unlock(
         }
     }
     slots.sort_by_key(|slot| (slot.created(), slot.id()));
-    let (locked, clear): (Vec<_>, Vec<_>) = slots.into_iter().partition(KeySlot::needs_passphrase);
+    let (locked, clear): (Vec<_>, Vec<_>) = slots.into_iter().partition(KeySlot::is_locked);
     if locked.is_empty() {
         return open_any(&clear, None).map_err(|failure| unusable.or(failure).unwrap_or(Locked::NoSlot));
     }
+    let has_passphrase = locked.iter().any(KeySlot::needs_passphrase);
+    let needed = if has_passphrase { Locked::PassphraseNeeded } else { Locked::KeyFileNeeded };
+    let mut refused = None;
     for failed in 0.. {
-        let Some(passphrase) = passphrase(failed) else {
-            let refused = if failed == 0 { Locked::PassphraseNeeded } else { Locked::WrongPassphrase };
-            return Err(match unusable {
-                Some(unusable) if failed > 0 => unusable,
-                _ => refused,
-            });
-        };
-        match open_any(&locked, Some(&passphrase)) {
+        let Some(secret) = secret(failed) else { break };
+        refused = Some(match secret {
+            Secret::Passphrase(_) if has_passphrase => Locked::WrongPassphrase,
+            Secret::Passphrase(_) => Locked::KeyFileNeeded,
+            Secret::Key(_) => Locked::WrongKeyFile,
+        });
+        match open_any(&locked, Some(&secret)) {
             Ok(unlocked) => return Ok(unlocked),
             Err(failure) => unusable = unusable.or(failure),
         }
     }
-    Err(Locked::WrongPassphrase)
+    // A slot that cannot be used might have been the one.
+    Err(refused.map_or(needed, |refused| unusable.unwrap_or(refused)))
 }
 
-/// The first slot that opens; else a failure that is not just a wrong passphrase, if there was one.
-fn open_any(slots: &[KeySlot], passphrase: Option<&Passphrase>) -> Result<Unlocked, Option<Locked>> {
+/// The first slot that opens; else a failure that is not just a wrong secret, if there was one.
+fn open_any(slots: &[KeySlot], secret: Option<&Secret>) -> Result<Unlocked, Option<Locked>> {
     let mut failure = None;
-    for slot in slots {
-        match slot.open(passphrase) {
+    for slot in slots.iter().filter(|slot| secret.is_none_or(|secret| slot.takes(secret))) {
+        match slot.open(secret) {
             Ok(master) => {
-                return Ok(Unlocked { master, slot: slot.id(), in_the_clear: !slot.needs_passphrase() });
+                return Ok(Unlocked { master, slot: slot.id(), in_the_clear: !slot.is_locked() });
             }
-            Err(KeySlotError::WrongPassphrase) => {}
+            Err(KeySlotError::WrongPassphrase | KeySlotError::WrongKey) => {}
             Err(error) => failure = Some(Locked::Unusable(slot.id(), error)),
         }
     }

@@ -4,8 +4,7 @@ use super::Repository;
 use super::config::{self, Config, ConfigError};
 use super::keys::{self, Locked, StoredSlot, Unlocked};
 use crate::base::id::{ClientId, KeySlotId};
-use crate::base::secret::Passphrase;
-use crate::crypto::{KeySlotError, Keys, keyslot};
+use crate::crypto::{KeySlotError, Keys, Secret, keyslot};
 use crate::store::{ErrorKind, SharedStore, Store, StoreError, layout};
 
 /// Why a repository could not be opened.
@@ -73,6 +72,20 @@ pub enum OpenError {
         /// Where it is.
         at: String,
     },
+    /// The key file given opens no slot.
+    #[error(
+        "the key file does not open the repository at {at}: it is not of this repository, or was taken away from it"
+    )]
+    WrongKeyFile {
+        /// Where it is.
+        at: String,
+    },
+    /// Only a key file opens it, and none was given.
+    #[error("the repository at {at} is opened by a key file only")]
+    KeyFileNeeded {
+        /// Where it is.
+        at: String,
+    },
     /// It was opened with what was kept of it, and another stands there now, or its key slots have changed.
     #[error("the repository at {at} is not the one that was opened there before, or its keys have changed")]
     Replaced {
@@ -128,16 +141,16 @@ impl Stored {
 
     /// Opens the repository with what was read; asks the store for nothing.
     ///
-    /// `passphrase` is asked only when one is needed, with the number of failed attempts so far, until it gives one that opens, or none.
+    /// `secret` is asked only when one is needed, with the number of failed attempts so far, until it gives one that opens, or none.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn unlock(
         &self,
         store: SharedStore,
-        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+        secret: &mut dyn FnMut(u32) -> Option<Secret>,
     ) -> Result<Repository, OpenError> {
-        let (config, unlocked) = self.open_any(&store.describe(), passphrase)?;
+        let (config, unlocked) = self.open_any(&store.describe(), secret)?;
         let Unlocked { master, slot, in_the_clear } = unlocked;
         Ok(Repository::new(store, config, Keys::derive(&master), slot, in_the_clear))
     }
@@ -146,7 +159,7 @@ impl Stored {
     pub(super) fn open_any(
         &self,
         at: &str,
-        passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+        secret: &mut dyn FnMut(u32) -> Option<Secret>,
     ) -> Result<(Config, Unlocked), OpenError> {
         let at = || at.to_owned();
         let config_error = |error| match error {
@@ -157,16 +170,16 @@ impl Stored {
         };
         let unverified = Config::decode(&self.config).map_err(config_error)?;
         let unlocked =
-            keys::unlock(unverified.repository(), &self.slots, passphrase).map_err(
-                |locked| match locked {
-                    Locked::NoSlot => OpenError::NoKeySlot { at: at() },
-                    Locked::PassphraseNeeded => OpenError::PassphraseNeeded { at: at() },
-                    Locked::WrongPassphrase => OpenError::WrongPassphrase { at: at() },
-                    Locked::Unusable(id, source) => {
-                        OpenError::DamagedKeySlot { at: at(), name: layout::key_slot(id).to_string(), source }
-                    }
-                },
-            )?;
+            keys::unlock(unverified.repository(), &self.slots, secret).map_err(|locked| match locked {
+                Locked::NoSlot => OpenError::NoKeySlot { at: at() },
+                Locked::PassphraseNeeded => OpenError::PassphraseNeeded { at: at() },
+                Locked::KeyFileNeeded => OpenError::KeyFileNeeded { at: at() },
+                Locked::WrongPassphrase => OpenError::WrongPassphrase { at: at() },
+                Locked::WrongKeyFile => OpenError::WrongKeyFile { at: at() },
+                Locked::Unusable(id, source) => {
+                    OpenError::DamagedKeySlot { at: at(), name: layout::key_slot(id).to_string(), source }
+                }
+            })?;
         let keys = Keys::derive(&unlocked.master);
         let config = unverified.verify(keys.config()).map_err(config_error)?;
         Ok((config, unlocked))
@@ -191,15 +204,15 @@ pub(super) fn missing(store: &dyn Store) -> OpenError {
 
 /// Opens the repository in `store`: two flights, and the time that trying passphrases takes.
 ///
-/// `passphrase` is asked only when one is needed, with the number of failed attempts so far, until it gives one that opens, or none.
+/// `secret` is asked only when one is needed, with the number of failed attempts so far, until it gives one that opens, or none.
 ///
 /// # Errors
 /// See [`OpenError`].
 pub fn open(
     store: SharedStore,
-    passphrase: &mut dyn FnMut(u32) -> Option<Passphrase>,
+    secret: &mut dyn FnMut(u32) -> Option<Secret>,
 ) -> Result<Repository, OpenError> {
-    Stored::read(&*store)?.unlock(store, passphrase)
+    Stored::read(&*store)?.unlock(store, secret)
 }
 
 #[cfg(test)]
@@ -207,6 +220,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::base::secret::Passphrase;
     use crate::base::time::SystemClock;
     use crate::chunker::Limits;
     use crate::crypto::Cost;
@@ -227,7 +241,7 @@ mod tests {
 
     fn try_all(store: &MemoryStore, texts: &[&str]) -> Result<Repository, OpenError> {
         let mut texts = texts.iter();
-        open(Arc::new(store.clone()), &mut |_| texts.next().map(|text| passphrase(text)))
+        open(Arc::new(store.clone()), &mut |_| texts.next().map(|text| passphrase(text).into()))
     }
 
     #[test]
@@ -236,7 +250,7 @@ mod tests {
         let mut asked = Vec::new();
         let opened = open(Arc::new(store), &mut |failed| {
             asked.push(failed);
-            Some(passphrase(if failed == 2 { "right" } else { "wrong" }))
+            Some(passphrase(if failed == 2 { "right" } else { "wrong" }).into())
         });
         assert!(!opened.unwrap().is_in_the_clear());
         assert_eq!(asked, [0, 1, 2]);
@@ -299,7 +313,7 @@ mod tests {
         let (store, made) = repository();
         let stored = Stored::read(&store).unwrap();
         let elsewhere = Arc::new(MemoryStore::new());
-        let opened = stored.unlock(elsewhere, &mut |_| Some(passphrase("right"))).unwrap();
+        let opened = stored.unlock(elsewhere, &mut |_| Some(passphrase("right").into())).unwrap();
         assert_eq!(opened.id(), made.id());
     }
 }

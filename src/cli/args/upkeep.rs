@@ -61,14 +61,19 @@ pub enum Tag {
     List,
 }
 
+const KEY_EXPORT_HELP: &str = "\
+A new key is made, as if by `kitbag key add --new-key-file`, and written to standard output with what a person needs to know who finds it years later. It \
+is kept nowhere else: print it, and lock it away. Its five lines, typed into a file, are a key file for --key-file; each line has a checksum, so that a mistake is found where it was \
+made. `kitbag key remove` takes it away again.";
+
 /// `kitbag key`
 #[derive(Debug, Subcommand)]
 pub enum Key {
     /// List the key slots
     List,
-    /// Add a passphrase; the others go on to open the repository
+    /// Add a passphrase or a key file; the others go on to open the repository
     Add(NewKey),
-    /// Take a passphrase away
+    /// Take a passphrase or key file away: it opens nothing any more
     Remove {
         /// The slot's id, or its beginning
         #[arg(value_name = "ID")]
@@ -77,14 +82,47 @@ pub enum Key {
         #[arg(long)]
         even_last: bool,
     },
-    /// Put a new passphrase in the place of the one given
+    /// Put a new passphrase or key file in the place of the one given
     Change(NewKey),
+    /// Add a key, and write it for printing
+    Export(ExportKey),
+    /// Add a passphrase, opening the repository by a printed key or a key file
+    Import(ImportKey),
 }
 
-/// A passphrase to be added.
+/// A passphrase or key file to be added.
 #[derive(Debug, Default, ClapArgs)]
 pub struct NewKey {
     /// What to call it, for people
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+
+    /// Read the new passphrase from this file (one newline at its end is taken off) instead of asking for it
+    #[arg(long, value_name = "FILE", conflicts_with = "new_key_file")]
+    pub new_passphrase_file: Option<PathBuf>,
+
+    /// Make this file, which must not be there, with a new random key that --key-file takes, instead of a passphrase
+    #[arg(long, value_name = "FILE")]
+    pub new_key_file: Option<PathBuf>,
+}
+
+/// `kitbag key export`
+#[derive(Debug, Default, ClapArgs)]
+#[command(after_help = KEY_EXPORT_HELP)]
+pub struct ExportKey {
+    /// What to call it, for people [default: paper]
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+}
+
+/// `kitbag key import`
+#[derive(Debug, Default, ClapArgs)]
+pub struct ImportKey {
+    /// Where the key is that was typed in from paper; - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub key: PathBuf,
+
+    /// What to call the new passphrase, for people
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
 

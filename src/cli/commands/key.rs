@@ -1,17 +1,23 @@
-//! `kitbag key`: the passphrases that open the repository.
+//! `kitbag key`: what opens the repository.
+
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use serde::Serialize;
 
+use crate::base::id::KeySlotId;
+use crate::base::secret::Key32;
 use crate::base::text::escape;
-use crate::base::time::SystemClock;
-use crate::cli::Context;
-use crate::cli::args::{Key, NewKey};
+use crate::base::time::{Clock as _, SystemClock};
+use crate::cli::args::{ExportKey, ImportKey, Key, NewKey};
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human::{bytes, local_time, rfc3339};
 use crate::cli::output::Output;
 use crate::cli::passphrase::Source;
 use crate::cli::settings::Verbosity;
-use crate::crypto::{Cost, KeySlot, Protection};
+use crate::cli::{Context, key_file};
+use crate::crypto::{Cost, KeySlot, Protection, Secret, letters};
 use crate::repo::Stored;
 use crate::repo::keyring::{Keyring, ListedSlot};
 use crate::store::SharedStore;
@@ -21,6 +27,7 @@ struct Report {
     id: String,
     label: Option<String>,
     created: Option<String>,
+    opened_by: Option<&'static str>,
     passphrase: Option<bool>,
     memory_kib: Option<u32>,
     passes: Option<u32>,
@@ -38,14 +45,9 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
         Key::List => return list(context, &stored),
         Key::Add(new) => {
             let keyring = context.keyring(&stored, &store)?;
-            let label = new.label.as_deref().unwrap_or_default();
-            let id = add(context, &keyring, &store, new, label)?;
+            let id = add(context, &keyring, &store, new, new.label.as_deref().unwrap_or_default())?;
             say(context, &format!("added the key slot {id}"))?;
-            if keyring.has_clear() {
-                context.screen.say(
-                    "kitbag: another key slot needs no passphrase, so whoever has read the repository until now may have its key; `kitbag key remove` takes that slot away",
-                );
-            }
+            warn_of_clear(context, &keyring);
         }
         Key::Change(new) => {
             let keyring = context.keyring(&stored, &store)?;
@@ -60,10 +62,29 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
             keyring.remove(&*store, id, None, *even_last)?;
             say(context, &format!("removed the key slot {id}"))?;
         }
+        Key::Export(args) => {
+            let keyring = context.keyring(&stored, &store)?;
+            export(context, &keyring, &store, args)?;
+            warn_of_clear(context, &keyring);
+        }
+        Key::Import(args) => {
+            let keyring = open_by_key(args, &stored, &store)?;
+            let label = args.label.as_deref().unwrap_or_default();
+            let id = add_passphrase(context, &keyring, &store, args.new_passphrase_file.as_deref(), label)?;
+            say(context, &format!("added the key slot {id}"))?;
+        }
     }
     // What was kept to open it is out of date.
     context.forget();
     Ok(Exit::Done)
+}
+
+fn warn_of_clear(context: &Context, keyring: &Keyring) {
+    if keyring.has_clear() {
+        context.screen.say(
+            "kitbag: another key slot needs no passphrase, so whoever has read the repository until now may have its key; `kitbag key remove` takes that slot away",
+        );
+    }
 }
 
 fn add(
@@ -72,11 +93,98 @@ fn add(
     store: &SharedStore,
     new: &NewKey,
     label: &str,
-) -> Result<crate::base::id::KeySlotId, Failure> {
-    let source = new.new_passphrase_file.clone().map_or(Source::Prompt, Source::File);
+) -> Result<KeySlotId, Failure> {
+    let Some(path) = &new.new_key_file else {
+        return add_passphrase(context, keyring, store, new.new_passphrase_file.as_deref(), label);
+    };
+    let (secret, clock) = (Key32::random(), SystemClock::new());
+    let remark = key_file::remark(keyring.repository(), &local_time(clock.now()), label);
+    // The file first: a slot that nothing opens would be of no use.
+    key_file::make(path, &secret, &remark)?;
+    let added = keyring.add(&**store, Protection::KeyFile, &Secret::Key(secret), label, &clock);
+    if added.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    Ok(added?)
+}
+
+fn add_passphrase(
+    context: &Context,
+    keyring: &Keyring,
+    store: &SharedStore,
+    file: Option<&Path>,
+    label: &str,
+) -> Result<KeySlotId, Failure> {
+    let source = file.map_or(Source::Prompt, |file| Source::File(file.to_owned()));
     let passphrase = source.new_one(&context.screen)?;
     let clock = SystemClock::new();
-    Ok(keyring.add(&**store, &passphrase, Cost::calibrated(&clock), label, &clock)?)
+    let protection = Protection::argon2id(Cost::calibrated(&clock));
+    Ok(keyring.add(&**store, protection, &passphrase.into(), label, &clock)?)
+}
+
+/// The key slots, opened by a key that was typed in.
+fn open_by_key(args: &ImportKey, stored: &Stored, store: &SharedStore) -> Result<Keyring, Failure> {
+    let key = match args.key.as_os_str() == "-" {
+        true => key_file::read_from(io::stdin().lock(), "the key on standard input")?,
+        false => key_file::read(&args.key)?,
+    };
+    let mut secret = Some(Secret::Key(key));
+    Ok(stored.keyring(&store.describe(), &mut |_| secret.take())?)
+}
+
+/// A key for printing.
+#[derive(Serialize)]
+struct Exported<'a> {
+    id: String,
+    repository: String,
+    label: String,
+    created: String,
+    lines: [&'a str; letters::LINES],
+}
+
+fn export(
+    context: &Context,
+    keyring: &Keyring,
+    store: &SharedStore,
+    args: &ExportKey,
+) -> Result<(), Failure> {
+    let (key, clock) = (Key32::random(), SystemClock::new());
+    let label = args.label.as_deref().unwrap_or("paper");
+    let id = keyring.add(&**store, Protection::KeyFile, &Secret::Key(key.clone()), label, &clock)?;
+    let (now, repository) = (clock.now(), keyring.repository());
+    let mut output = Output::new();
+    let written = if context.settings.json {
+        let lines = letters::encode(&key);
+        let lines = lines.each_ref().map(|line| line.as_str());
+        let (label, created) = (escape(label.as_bytes()), rfc3339(now));
+        output.json(&Exported {
+            id: id.to_string(),
+            repository: repository.to_string(),
+            label,
+            created,
+            lines,
+        })
+    } else {
+        let at = escape(context.settings.repository()?.as_encoded_bytes());
+        let remark = key_file::remark(repository, &local_time(now), label);
+        output.line(format_args!(
+            "A key of kitbag. Whoever has it, and the repository's files, can read what is in them.\n\
+             {remark}\n\n{}\n\
+             To use it, type these five lines into a file that only you can read (chmod 600), and say\n\n    \
+             kitbag -r {at} --key-file FILE generations\n\n\
+             or set a new passphrase with\n\n    \
+             kitbag -r {at} key import FILE\n\n\
+             Each line has a checksum: a mistake is found, and its line named. If this paper is lost, take the key away with\n\n    \
+             kitbag -r {at} key remove {id}",
+            *key_file::numbered(&key)
+        ))
+    };
+    let written = written.and_then(|()| output.finish());
+    if written.is_err() {
+        // What nobody has read opens nothing for anybody.
+        let _ = keyring.remove(&**store, id, None, true);
+    }
+    written
 }
 
 fn say(context: &Context, text: &str) -> Result<(), Failure> {
@@ -106,8 +214,16 @@ fn list(context: &Context, stored: &Stored) -> Result<Exit, Failure> {
 
 fn cost(slot: &KeySlot) -> Option<Cost> {
     match slot.protection() {
-        Protection::None => None,
+        Protection::None | Protection::KeyFile => None,
         Protection::Argon2id { cost, .. } => Some(cost),
+    }
+}
+
+fn opened_by(slot: &KeySlot) -> &'static str {
+    match slot.protection() {
+        Protection::None => "nothing",
+        Protection::Argon2id { .. } => "passphrase",
+        Protection::KeyFile => "key file",
     }
 }
 
@@ -118,6 +234,7 @@ fn report(one: &ListedSlot) -> Report {
         id: one.id.to_string(),
         label: slot.map(|slot| escape(slot.label().as_bytes())),
         created: slot.map(|slot| rfc3339(slot.created())),
+        opened_by: slot.map(opened_by),
         passphrase: slot.map(KeySlot::needs_passphrase),
         memory_kib: cost.map(Cost::memory_kib),
         passes: cost.map(Cost::passes),
@@ -131,6 +248,7 @@ fn line(one: &ListedSlot) -> String {
         Err(error) => return format!("{}\t{error}", one.id),
     };
     let how = match cost(slot) {
+        None if slot.needs_key_file() => "key file".to_owned(),
         None => "no passphrase".to_owned(),
         Some(cost) => {
             format!(
