@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use kitbag::base::secret::Passphrase;
 use kitbag::generation::session::Session;
 use kitbag::repo;
 use kitbag::store::local::LocalStore;
@@ -15,7 +14,7 @@ fn a_generation_that_arrives_dated_in_the_future_is_flagged_and_wins_nothing() {
     kitbag.write("tree/file", "contents");
     kitbag.run(["backup", "tree"]).code(0);
     let store = Arc::new(LocalStore::new(kitbag.path("repository")).unwrap());
-    let opened = repo::open(store, &mut |_| None::<Passphrase>).unwrap();
+    let opened = repo::open(store, &mut |_| None).unwrap();
     let client = opened.keys().names().client_id(b"laptop");
     let listed = opened.catalog().list(client).wait().unwrap();
     let found = opened.catalog().find(&[(client, listed)]);
