@@ -86,7 +86,7 @@ impl Bench {
 
     /// The repository through another store.
     pub fn over(&self, store: SharedStore) -> Repository {
-        Stored::read(&self.memory).unwrap().unlock(store, &mut |_| Some(passphrase())).unwrap()
+        Stored::read(&self.memory).unwrap().unlock(store, &mut |_| Some(passphrase().into())).unwrap()
     }
 
     pub fn client(&self, name: &str) -> Client {
