@@ -176,6 +176,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     read_size: AtomicU32,
     write_size: AtomicU32,
+    /// The most for either, so that no request is long on the way.
+    piece: AtomicU32,
     lanes: AtomicUsize,
     hello: Mutex<Option<Arc<Hello>>>,
     log: Option<Mutex<Vec<(ChannelId, Kind)>>>,
@@ -205,6 +207,7 @@ impl Shared {
             counters: Counters::default(),
             read_size: AtomicU32::new(SAFE_PAYLOAD),
             write_size: AtomicU32::new(SAFE_PAYLOAD),
+            piece: AtomicU32::new(MAX_PAYLOAD),
             lanes: AtomicUsize::new(0),
             hello: Mutex::default(),
             log: keep_log.then(Mutex::default),
@@ -344,7 +347,13 @@ impl Shared {
     }
 
     pub(super) fn read_size(&self) -> u32 {
-        self.read_size.load(Ordering::Relaxed)
+        self.read_size.load(Ordering::Relaxed).min(self.piece.load(Ordering::Relaxed))
+    }
+
+    /// The line is so slow, or so fast, that requests should not be longer than this.
+    pub(super) fn set_pieces(&self, bytes: u64) {
+        let bytes = u32::try_from(bytes).unwrap_or(MAX_PAYLOAD);
+        self.piece.store(bytes.clamp(SAFE_PAYLOAD, MAX_PAYLOAD), Ordering::Relaxed);
     }
 
     /// A server that gave less than asked for, though it had more, is asked for less.
@@ -362,7 +371,7 @@ impl Shared {
     }
 
     pub(super) fn write_size(&self) -> u32 {
-        self.write_size.load(Ordering::Relaxed)
+        self.write_size.load(Ordering::Relaxed).min(self.piece.load(Ordering::Relaxed))
     }
 
     pub(super) fn hello(&self) -> Option<Arc<Hello>> {

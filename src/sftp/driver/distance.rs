@@ -29,9 +29,14 @@ impl Distance {
         }
     }
 
+    /// The shortest round trip seen, nothing while there was none.
+    pub(super) fn nearest(&self) -> Duration {
+        self.nearest.unwrap_or_default()
+    }
+
     /// How many channels keep the line full, at least `few` and at most `many`.
     pub(super) fn channels(&self, few: usize, many: usize) -> usize {
-        let nearest = self.nearest.unwrap_or_default().as_micros();
+        let nearest = self.nearest().as_micros();
         let wanted = nearest.div_ceil(A_CHANNEL.as_micros());
         usize::try_from(wanted).unwrap_or(many).clamp(few, many.max(few))
     }

@@ -14,6 +14,7 @@
 mod channel;
 mod distance;
 mod outage;
+mod pace;
 mod placing;
 mod pulse;
 mod replies;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use channel::{Channel, Ticket};
 use distance::Distance;
+use pace::Pace;
 use pulse::Pulse;
 
 use super::error::RequestError;
@@ -84,6 +86,9 @@ impl Default for Settings {
 /// Bytes handed to the link at a time, so that channels share it evenly: one SSH packet.
 const PIECE: usize = 32 * 1024;
 
+/// Into how many requests what may be under way is cut at least, so that none of them alone is long on the way.
+const PIECES: u64 = 4;
+
 /// How long to wait when nothing is to be done; the waker ends it. Short enough that whatever else wants to be seen, a
 /// suspended machine or a wake-up that did not come, is seen soon.
 const IDLE: Duration = Duration::from_secs(1);
@@ -104,6 +109,7 @@ struct Standing {
     since: Duration,
     pulse: Pulse,
     distance: Distance,
+    pace: Pace,
     /// Whether a question that only asks for a sign of life is under way.
     is_asked: bool,
     /// Since when all bulk channels have been full.
@@ -217,6 +223,7 @@ impl Driver {
             since: now,
             pulse: Pulse::new(now),
             distance: Distance::default(),
+            pace: Pace::default(),
             is_asked: false,
             full_since: None,
         }
@@ -269,16 +276,21 @@ impl Driver {
     fn fill(&self, standing: &mut Standing, now: Duration) {
         let mut idle = !standing.is_busy();
         let mut used: u64 = standing.channels.values().map(|channel| channel.session.cost()).sum();
+        let budget = standing.pace.room(standing.distance.nearest()).min(self.settings.link_budget);
+        self.shared.set_pieces(budget / PIECES);
         for channel in standing.channels.values_mut() {
             loop {
                 let cost = channel.session.cost();
                 let mut room = self.settings.channel_budget.saturating_sub(cost);
                 if channel.id != CONTROL {
-                    room = room.min(self.settings.link_budget.saturating_sub(used));
+                    room = room.min(budget.saturating_sub(used));
                 }
                 // A request larger than any budget still goes when it is alone.
                 let room = if cost == 0 && used == 0 { u64::MAX } else { room };
                 let Some(mut submission) = channel.next(room, &self.settings) else {
+                    if channel.is_waiting() {
+                        standing.pace.limits();
+                    }
                     break;
                 };
                 if !channel.foretell(&mut submission) {
@@ -289,6 +301,7 @@ impl Driver {
                     add(&self.shared.counters.serial_waits, 1);
                     tracing::trace!("a serial wait");
                     standing.pulse = Pulse::new(now);
+                    standing.pace.begins(now);
                     if channel.open {
                         standing.distance.asks(now);
                     }
@@ -385,7 +398,7 @@ impl Driver {
             }
             LinkEvent::Data(id, bytes) => {
                 standing.distance.hears(now);
-                self.receive(standing, id, &bytes)
+                self.receive(standing, id, (&bytes, now))
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What becomes of the bytes that come in.
 
+use std::time::Duration;
+
 use super::channel::{Ticket, opens};
 use super::{Driver, Standing};
 use crate::sftp::error::RequestError;
@@ -17,7 +19,7 @@ impl Driver {
         &mut self,
         standing: &mut Standing,
         id: ChannelId,
-        bytes: &[u8],
+        (bytes, now): (&[u8], Duration),
     ) -> Result<(), LinkError> {
         let Some(channel) = standing.channels.get_mut(&id) else {
             return Ok(());
@@ -49,6 +51,7 @@ impl Driver {
             };
             self.answered = true;
             self.trouble = None;
+            standing.pace.answered(submission.request.cost(), now, standing.distance.nearest());
             let kind = submission.request.kind();
             let place = Place { epoch: self.epoch, channel: id };
             let result = self.value(&submission, place, reply);
