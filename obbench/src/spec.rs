@@ -13,6 +13,9 @@
 //! clients: 10
 //! ```
 //!
+//! A link of one's own may also have `cut-every-s`, `cut-after-mb` (all connections are reset, again and again, or once after so many
+//! megabytes from the client), and `silent-every-s` with `silent-for-s` (what is sent vanishes, and nobody is told).
+//!
 //! Each workload is run over each link with each tool, step by step, as often as `repeats` says.
 
 use std::fmt;
@@ -22,7 +25,7 @@ use std::time::Duration;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::relay::Link;
+use crate::relay::{Link, Trouble};
 use crate::workload::Workload;
 
 /// A spec.
@@ -211,6 +214,12 @@ impl<'de> Visitor<'de> for NameOrLink {
             up_bits_per_second: own.up_mbit.map(bits),
             down_bits_per_second: own.down_mbit.map(bits),
             jitter_us: u64::try_from(micros(own.jitter_ms)?.as_micros()).unwrap_or(u64::MAX),
+            trouble: Trouble {
+                cut_every_ms: own.cut_every_s.saturating_mul(1000),
+                cut_after_bytes: own.cut_after_mb.saturating_mul(1_000_000),
+                silent_every_ms: own.silent_every_s.saturating_mul(1000),
+                silent_for_ms: own.silent_for_s.saturating_mul(1000),
+            },
             ..Link::delayed(micros(own.rtt_ms)?)
         };
         Ok(Way::Link(own.name, link))
@@ -228,6 +237,14 @@ struct OwnLink {
     jitter_ms: f64,
     up_mbit: Option<u64>,
     down_mbit: Option<u64>,
+    #[serde(default)]
+    cut_every_s: u64,
+    #[serde(default)]
+    cut_after_mb: u64,
+    #[serde(default)]
+    silent_every_s: u64,
+    #[serde(default = "minute")]
+    silent_for_s: u64,
 }
 
 impl Step {
@@ -262,6 +279,10 @@ fn one() -> u64 {
 }
 
 fn hour() -> u64 {
+    60
+}
+
+fn minute() -> u64 {
     60
 }
 
@@ -301,6 +322,11 @@ mod tests {
         let link = spec.links[2].link().expect("emulated");
         assert_eq!((spec.links[2].name(), link.rtt_us, link.jitter_us), ("satellite", 600_500, 20_000));
         assert_eq!((link.up_bits_per_second, link.down_bits_per_second), (Some(3_000_000), None));
+        let own = "{ name: train, cut-every-s: 30, cut-after-mb: 5, silent-every-s: 20 }";
+        let spec: Spec = serde_norway::from_str(&GOOD.replace("80ms", own)).expect("a spec");
+        let trouble = spec.links[2].link().expect("emulated").trouble;
+        assert_eq!((trouble.cut_every_ms, trouble.cut_after_bytes), (30_000, 5_000_000));
+        assert_eq!((trouble.silent_every_ms, trouble.silent_for_ms), (20_000, 60_000));
         let wrong = error(&GOOD.replace("80ms", "{ name: x, rtt: 3 }"));
         assert!(wrong.contains("rtt") && wrong.contains("line 5 column"), "{wrong}");
     }

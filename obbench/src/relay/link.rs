@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
+use super::trouble::Trouble;
+
 /// The properties of a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -20,6 +22,8 @@ pub struct Link {
     pub up_bits_per_second: Option<u64>,
     /// The rate from the server to the client.
     pub down_bits_per_second: Option<u64>,
+    /// What goes wrong by itself.
+    pub trouble: Trouble,
 }
 
 /// Name, round trip and jitter in milliseconds, rates up and down in Mbit/s.

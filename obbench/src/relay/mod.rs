@@ -9,7 +9,7 @@
 //!   first, it gets two round trips after connecting, as over a real line.
 //! * **Rates**: bytes leave one after another at the given rate, which all connections share. Before the bottleneck
 //!   stands a queue of 256 KiB; when it is full, nothing more is read. A link without a rate holds at most 64 MiB.
-//! * **Faults**: the line is cut, falls silent ([`Fault`]), or refuses connections.
+//! * **Faults**: the line is cut, falls silent ([`Fault`]), or refuses connections; at a word, or by itself ([`Trouble`]).
 //!
 //! Two threads for each direction of a connection; every delay is kept to a fraction of a millisecond.
 
@@ -17,6 +17,7 @@ mod connection;
 mod fault;
 mod link;
 mod pipe;
+mod trouble;
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -26,9 +27,11 @@ use std::thread::JoinHandle;
 
 pub use fault::Fault;
 pub use link::{Link, UnknownLink};
+pub use trouble::Trouble;
 
 use fault::Faults;
 use pipe::Bottleneck;
+use trouble::Maker;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,7 @@ pub struct Relay {
     shared: Arc<Shared>,
     port: u16,
     acceptor: Option<JoinHandle<()>>,
+    trouble: Option<Maker>,
 }
 
 /// What all threads of a relay see.
@@ -93,7 +97,8 @@ impl Relay {
         let acceptor = std::thread::Builder::new()
             .name("relay-accept".into())
             .spawn(move || accept(&listener, &theirs))?;
-        Ok(Self { shared, port, acceptor: Some(acceptor) })
+        let trouble = Some(Maker::start(&shared)?);
+        Ok(Self { shared, port, acceptor: Some(acceptor), trouble })
     }
 
     /// The port on 127.0.0.1 that clients connect to.
@@ -156,6 +161,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
+        drop(self.trouble.take());
         self.shared.ending.store(true, Ordering::SeqCst);
         self.shared.faults.strike(Fault::Cut);
         // Wakes the acceptor, which then sees that it is to end.

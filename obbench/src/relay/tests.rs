@@ -267,3 +267,46 @@ fn links_have_names() {
     assert_eq!("120ms".parse::<Link>().expect("a delay"), Link::delayed(Duration::from_millis(120)));
     assert!("moon".parse::<Link>().is_err());
 }
+
+/// How many bytes an echo gives back until the connection breaks (true) or says nothing for a second (false).
+fn until_it_breaks(relay: &Relay) -> (usize, bool) {
+    let mut stream = TcpStream::connect(relay.address()).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
+    let mut buffer = [0; 1000];
+    let mut bytes = 0;
+    loop {
+        if stream.write_all(&[1; 1000]).is_err() {
+            return (bytes, true);
+        }
+        match stream.read_exact(&mut buffer) {
+            Ok(()) => bytes += buffer.len(),
+            Err(error) => return (bytes, error.kind() != io::ErrorKind::WouldBlock),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_link_may_have_troubles_of_its_own() {
+    let link = |trouble| Link { trouble, ..Link::default() };
+    let relay =
+        Relay::start(echo(), link(Trouble { cut_every_ms: 100, ..Trouble::default() })).expect("a relay");
+    for round in 0..3 {
+        let (bytes, is_cut) = until_it_breaks(&relay);
+        assert!(is_cut, "round {round}: {bytes}");
+    }
+    let after = Trouble { cut_after_bytes: 50_000, ..Trouble::default() };
+    let relay = Relay::start(echo(), link(after)).expect("a relay");
+    let (bytes, is_cut) = until_it_breaks(&relay);
+    assert!(is_cut && bytes <= 50_000, "{bytes}");
+    let silent = Trouble { silent_every_ms: 100, silent_for_ms: 3000, ..Trouble::default() };
+    let relay = Relay::start(echo(), link(silent)).expect("a relay");
+    let (bytes, is_cut) = until_it_breaks(&relay);
+    assert!(!is_cut, "it says nothing, after {bytes}");
+    // And is healed, and falls silent again.
+    let mut spoke = 0;
+    for _ in 0..6 {
+        spoke += usize::from(until_it_breaks(&relay).0 > 0);
+    }
+    assert!(spoke > 0);
+}

@@ -3,7 +3,7 @@
 use super::waits::{forget_cache, remove};
 use super::{FAR, Figures, VERY_FAR, megabytes, speed_of};
 use crate::measure::Measured;
-use crate::relay::Link;
+use crate::relay::{Link, Trouble};
 use crate::smoke::bench::script;
 use crate::smoke::{Bench, Figure, SmokeError};
 use crate::tool::Action;
@@ -98,6 +98,25 @@ pub(super) fn line(bench: &mut Bench) -> Figures {
     Ok(vec![
         share("first backup over 5 Mbit/s, share of the line's rate", slow, 5.0, &up),
         share("restore over 50 Mbit/s, share of the line's rate", fast, 50.0, &down),
+    ])
+}
+
+/// Milliseconds between two cuts.
+const CUTS: u64 = 30_000;
+
+/// Megabytes that take about two minutes: four cuts.
+const DROPPED: u64 = 80_000_000;
+
+pub(super) fn drops(bench: &mut Bench) -> Figures {
+    let trouble = Trouble { cut_every_ms: CUTS, ..Trouble::default() };
+    let link = Link { trouble, ..Link::delayed(FAR).with_mbit_per_second(5, 50) };
+    let remote = bench.remote(Some(link), false)?;
+    let root = bench.tree(&Workload::BigFile { bytes: DROPPED })?;
+    let measured = bench.passing_backup(&root, Some(&remote))?;
+    let least = megabytes(DROPPED) * 8.0 / 5.0;
+    let name = "first backup over 5 Mbit/s that drops every 30 s, share of the line's rate";
+    Ok(vec![
+        Figure::at_least(name, least / measured.wall_s, 0.8, " ×").of(format!("{:.1} s", measured.wall_s)),
     ])
 }
 

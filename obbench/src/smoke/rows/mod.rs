@@ -52,6 +52,7 @@ pub const ROWS: &[Row] = &[
     long("mount-huge-directory", "a mounted directory of a million files", mounts::huge_directory),
     long("big-far", "the same at 200 ms", large::very_far),
     long("line", "a big random file over a line of 5 and 50 Mbit/s, against its rate", large::line),
+    long("drops", "a big random file over a line of 5 Mbit/s that is cut every 30 s", large::drops),
     long("million", "an unchanged tree of a million files, against find", sizes::million),
     long("huge-directory", "one file changed in a directory of a million", sizes::huge_directory),
     #[cfg(feature = "index")]
