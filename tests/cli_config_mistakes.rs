@@ -40,6 +40,7 @@ fn each_mistake_is_one_sentence() {
         ("link-timeout = 0\n", &["config.toml:1: ", "is no time"]),
         ("ssh-option = \"Port\"\n", &["config.toml:1: ", "KEY=VALUE"]),
         ("repository = \"sftp://ada:secret@host/x\"\n", &["config.toml:1: ", "password"]),
+        ("ssh-config = \"~ada/x\"\n", &["config.toml:1: ", "only your own home"]),
         ("cache-dir = \"\"\n", &["config.toml:1: ", "cache-dir is empty"]),
         ("passphrase = \"secret\"\n", &["config.toml:1: ", "passphrase-file", "passphrase-command"]),
         ("dry-run = true\n", &["config.toml:1: "]),
@@ -101,6 +102,17 @@ fn variables_have_mistakes_too() {
         let kitbag = Kitbag::new().set(name, value);
         kitbag.run(["generations"]).code(2).says(words);
     }
+}
+
+/// Other programs may have variables of their own: only who asks for a check is told.
+#[test]
+fn a_mistyped_variable_is_found_by_a_check() {
+    let kitbag = Kitbag::with_repository().set("KITBAG_LIMIT_UPLAOD", "1M").set("KITBAG_TEST_MUST_RUN", "x");
+    kitbag.run(["generations"]).code(0);
+    kitbag
+        .run(["config", "check"])
+        .code(2)
+        .says(&["KITBAG_LIMIT_UPLAOD", "did you mean KITBAG_LIMIT_UPLOAD?"]);
 }
 
 #[test]

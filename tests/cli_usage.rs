@@ -24,6 +24,8 @@ fn help_goes_to_standard_output() {
         "remove-client",
         "verify",
         "sessions",
+        "config",
+        "key",
     ] {
         assert!(help.stdout.contains(command), "{command}");
         assert!(Kitbag::new().run([command, "--help"]).code(0).stdout.contains("--repository"));

@@ -222,6 +222,9 @@ impl From<OpenError> for Failure {
             OpenError::DamagedConfig { .. } | OpenError::MissingConfig { .. } => {
                 Self::new(Exit::Damaged, said).hint("put the file back from a copy of the repository")
             }
+            OpenError::DamagedKeySlot { source, .. } if source.is_from_later() => {
+                Self::failed(format!("{said}: {source}"))
+            }
             OpenError::DamagedKeySlot { source, .. } => Self::new(Exit::Damaged, format!("{said}: {source}"))
                 .hint("put the file back from a copy of the repository"),
             OpenError::NoKeySlot { .. } => Self::new(Exit::Damaged, said),

@@ -120,6 +120,14 @@ pub enum KeySlotError {
     NoMemory,
 }
 
+impl KeySlotError {
+    /// Whether a later kitbag could use the slot.
+    #[must_use]
+    pub fn is_from_later(&self) -> bool {
+        matches!(self, Self::NewerFormat(_) | Self::UnknownProtection(_) | Self::Renewed)
+    }
+}
+
 /// The fields in the clear, as stored.
 #[derive(Serialize, Deserialize)]
 struct Clear {
@@ -467,6 +475,7 @@ mod tests {
         assert!(matches!(forever, Err(KeySlotError::Cost(_))));
         let renewed = tampered(&slot(Some("x")), |clear| clear.epoch = 1);
         assert_eq!(renewed, Err(KeySlotError::Renewed));
+        assert!(KeySlotError::Renewed.is_from_later() && !KeySlotError::Damaged.is_from_later());
         let unknown = tampered(&slot(Some("x")), |clear| clear.protection = 7);
         assert_eq!(unknown, Err(KeySlotError::UnknownProtection(7)));
     }

@@ -1,7 +1,7 @@
 //! `kitbag key`: what opens the repository.
 
 use std::fs;
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use serde::Serialize;
@@ -68,7 +68,7 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
             warn_of_clear(context, &keyring);
         }
         Key::Import(args) => {
-            let keyring = open_by_key(args, &stored, &store)?;
+            let keyring = open_by_key(context, args, &stored, &store)?;
             let label = args.label.as_deref().unwrap_or_default();
             let id = add_passphrase(context, &keyring, &store, args.new_passphrase_file.as_deref(), label)?;
             say(context, &format!("added the key slot {id}"))?;
@@ -123,9 +123,19 @@ fn add_passphrase(
 }
 
 /// The key slots, opened by a key that was typed in.
-fn open_by_key(args: &ImportKey, stored: &Stored, store: &SharedStore) -> Result<Keyring, Failure> {
+fn open_by_key(
+    context: &Context,
+    args: &ImportKey,
+    stored: &Stored,
+    store: &SharedStore,
+) -> Result<Keyring, Failure> {
     let key = match args.key.as_os_str() == "-" {
-        true => key_file::read_from(io::stdin().lock(), "the key on standard input")?,
+        true => {
+            if io::stdin().is_terminal() {
+                context.screen.say("Type the five lines of the key, and then Ctrl-D:");
+            }
+            key_file::read_from(io::stdin().lock(), "the key on standard input")?
+        }
         false => key_file::read(&args.key)?,
     };
     let mut secret = Some(Secret::Key(key));

@@ -388,6 +388,21 @@ mod tests {
         }
     }
 
+    /// Else `--NAME=false` would mean two things.
+    #[test]
+    fn a_name_is_a_flag_everywhere_or_nowhere() {
+        let definition = definition();
+        let all: Vec<_> = [vec![Vec::new()], definition.leaves()]
+            .concat()
+            .iter()
+            .flat_map(|path| definition.options(path))
+            .map(|option| (option.key, option.kind == Kind::Flag))
+            .collect();
+        let mixed: Vec<_> =
+            all.iter().filter(|(key, is_flag)| all.contains(&(key.clone(), !is_flag))).collect();
+        assert!(mixed.is_empty(), "{mixed:?}");
+    }
+
     #[test]
     fn what_can_be_set() {
         let definition = definition();

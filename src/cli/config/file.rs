@@ -91,6 +91,11 @@ fn open(path: &Path, owner: Owner) -> Result<Option<File>, Failure> {
     if metadata.is_file() {
         trusted(path, owner, (metadata.uid(), metadata.mode()), rustix::process::geteuid().as_raw())?;
     }
+    if let (Owner::Root, Some(dir)) = (owner, path.parent()) {
+        // Who can write the directory can put another file into it.
+        let metadata = dir.metadata().map_err(|error| cannot_read(path, &error))?;
+        trusted(dir, owner, (metadata.uid(), metadata.mode()), rustix::process::geteuid().as_raw())?;
+    }
     Ok(Some(file))
 }
 

@@ -111,6 +111,8 @@ pub struct Configured {
     pub profile: Option<String>,
     /// What is set, the highest level first.
     pub levels: Vec<Vec<Setting>>,
+    /// A variable that stands for nothing, and one that was probably meant.
+    mistyped: Option<(String, String)>,
 }
 
 impl Configured {
@@ -129,7 +131,8 @@ impl Configured {
         let of_profile = |file: &Written| profile.as_ref().and_then(|name| file.profiles.get(name).cloned());
         levels.extend(files.iter().filter_map(of_profile));
         levels.extend(files.iter().map(|file| file.settings.clone()));
-        Ok(Self { definition, typed, files, profile, levels })
+        let mistyped = variables::mistyped(&definition, environment);
+        Ok(Self { definition, typed, files, profile, levels, mistyped })
     }
 
     /// The words that stand for what was typed and what was written elsewhere.
@@ -158,11 +161,16 @@ impl Configured {
         Ok(found.into_values().collect())
     }
 
-    /// Whether the files, each of their profiles included, set nothing that excludes something else beside it.
+    /// Whether the files, each of their profiles included, set nothing that excludes something else beside it, and no variable is mistyped (other programs
+    /// may have some of their own, so that is no mistake for other commands).
     ///
     /// # Errors
     /// They do.
     pub fn check(&self) -> Result<(), Failure> {
+        if let Some((name, near)) = &self.mistyped {
+            return Err(Failure::usage(format!("the variable {name} stands for no option"))
+                .hint(format!("did you mean {near}?")));
+        }
         let levels = self.files.iter().flat_map(|file| file.profiles.values().chain([&file.settings]));
         for level in levels {
             for command in self.definition.leaves() {

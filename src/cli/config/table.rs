@@ -254,6 +254,11 @@ impl Reader<'_> {
         if let Some(rest) = text.strip_prefix("~/") {
             return in_home(rest.trim_start_matches('/'));
         }
+        if option.place == Place::File && text.starts_with('~') {
+            let said =
+                format!("{} {text:?}: only your own home can be named by a tilde (~/path)", option.key);
+            return Err(mistake(origin, said));
+        }
         if option.place == Place::Repository {
             return match Location::parse(OsStr::new(&text)) {
                 Ok(Location::Local(path)) => Ok(self.in_directory(&path).into_os_string()),

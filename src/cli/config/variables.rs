@@ -7,8 +7,10 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use super::definition::{Definition, Kind, Opt, PASSPHRASE, Place};
 use super::{Origin, Setting, Value, checked, mistake};
 use crate::base::text::escape;
+use crate::cli::daemon;
 use crate::cli::environment::Environment;
 use crate::cli::error::Failure;
+use crate::cli::nearest::nearest;
 
 /// The variable that stands for an option.
 #[must_use]
@@ -36,6 +38,28 @@ pub fn settings(definition: &Definition, environment: &Environment) -> Result<Ve
         found.push(passphrase());
     }
     Ok(found)
+}
+
+/// Variables that mean something besides those of the options.
+const OTHERS: &[&str] =
+    &["KITBAG_PASSPHRASE", "KITBAG_CONFIG", "KITBAG_SYSTEM_CONFIG", "KITBAG_PROFILE", daemon::VARIABLE];
+
+/// The first variable that stands for nothing, but looks like one that does, with what was meant.
+#[must_use]
+pub fn mistyped(definition: &Definition, environment: &Environment) -> Option<(String, String)> {
+    let options = definition.options(&[]).into_iter().filter(|option| option.is_settable);
+    let known: Vec<String> = options
+        .map(|option| name_of(&option.key))
+        .chain(OTHERS.iter().map(|&name| name.to_owned()))
+        .collect();
+    let strange = environment.kitbag.keys().filter(|name| !known.contains(name));
+    // Without what all have in common, which would make everything near.
+    let short = |name: &str| name.strip_prefix("KITBAG_").unwrap_or(name).to_owned();
+    let shorts: Vec<_> = known.iter().map(|name| short(name)).collect();
+    strange.into_iter().find_map(|name| {
+        let near = nearest(&short(name), shorts.iter().map(String::as_str))?;
+        Some((name.clone(), format!("KITBAG_{near}")))
+    })
 }
 
 fn value(option: &Opt, text: &OsStr, origin: &Origin) -> Result<Value, Failure> {

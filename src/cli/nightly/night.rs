@@ -94,6 +94,7 @@ impl<'a> Night<'a> {
         let timeout = args.hook_timeout.as_deref().map_or(Ok(HOOK_TIMEOUT), |text| {
             human::parse_time(text).filter(|time| !time.is_zero()).ok_or_else(|| {
                 Failure::usage(format!("--hook-timeout {text:?} is no time that makes sense"))
+                    .about("hook-timeout")
                     .hint("write it as in 90s, 15m or 8h")
             })
         })?;
