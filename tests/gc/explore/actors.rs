@@ -57,6 +57,8 @@ pub struct Plan {
     pub objects: Vec<u64>,
     /// Publishes a checkpoint that lacks the last of them, and goes on with another session.
     pub checkpoint: bool,
+    /// Stores them in one bag.
+    pub together: bool,
     pub rules: Rules,
     /// What somebody else does when the session has begun.
     pub meanwhile: Option<Meanwhile>,
@@ -64,7 +66,14 @@ pub struct Plan {
 
 impl Plan {
     pub fn new(client: &'static str, objects: &[u64]) -> Self {
-        Self { client, objects: objects.to_vec(), checkpoint: false, rules: ALL, meanwhile: None }
+        Self {
+            client,
+            objects: objects.to_vec(),
+            checkpoint: false,
+            together: false,
+            rules: ALL,
+            meanwhile: None,
+        }
     }
 
     pub fn actor(self, stored: &Stored) -> Actor {
@@ -122,7 +131,12 @@ pub fn backup(repository: &Repository, plan: &Plan) -> Option<()> {
         fresh: Vec::new(),
         written: Vec::new(),
         roots: Vec::new(),
+        packed: Vec::new(),
     };
+    if plan.together {
+        let all: Vec<_> = plan.objects.iter().map(|object| noise(*object, 600)).collect();
+        run.packed = run.pack_all(BagKind::Data, &all)?;
+    }
     let (last, first) = plan.objects.split_last()?;
     first.iter().try_for_each(|object| run.save(*object))?;
     let mut partial = None;
@@ -170,6 +184,8 @@ struct Run<'a> {
     fresh: Vec<BagId>,
     written: Vec<SegmentBag>,
     roots: Vec<Root>,
+    /// Objects that were stored together.
+    packed: Vec<Reference>,
 }
 
 #[derive(Default)]
@@ -214,6 +230,9 @@ impl Run<'_> {
     fn chunk(&mut self, bytes: &[u8]) -> Option<Reference> {
         let reader = self.repository.bags();
         let id = reader.id_of(bytes);
+        if let Some(packed) = self.packed.iter().find(|one| one.id == id) {
+            return Some(*packed);
+        }
         let own = self.written.iter().map(|bag| bag.entry().bag).collect::<Vec<_>>();
         let forbidden = self.custody.forbidden();
         let candidates: Vec<_> = self
@@ -246,18 +265,24 @@ impl Run<'_> {
     }
 
     fn pack(&mut self, kind: BagKind, bytes: &[u8]) -> Option<Reference> {
+        self.pack_all(kind, &[bytes.to_vec()])?.pop()
+    }
+
+    /// Stores objects in one bag.
+    fn pack_all(&mut self, kind: BagKind, all: &[Vec<u8>]) -> Option<Vec<Reference>> {
         let store = self.repository.store();
         let events = Arc::new(Stores::default());
         let options = PackerOptions { streams: 1, ..PackerOptions::new(Level::Off, 1) };
         let packer =
             Packer::new([store.clone(), store.clone()], self.repository.sealing(), options, events.clone());
-        let placing = packer.put(kind, self.repository.bags().id_of(bytes), bytes).ok()?;
+        let put = |bytes: &Vec<u8>| packer.put(kind, self.repository.bags().id_of(bytes), bytes).ok();
+        let placings: Vec<_> = all.iter().map(put).collect::<Option<_>>()?;
         packer.quiesce().ok()?;
         packer.finish().ok()?;
         let stored = std::mem::take(&mut *events.0.lock().unwrap());
         self.fresh.extend(stored.iter().map(|bag| bag.entry().bag));
         self.written.extend(stored);
-        placing.get()
+        placings.iter().map(kitbag::bag::Placing::get).collect()
     }
 
     /// The generation of what was saved, everything that it needs being stored and listed.
