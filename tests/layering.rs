@@ -43,6 +43,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("ignore::", &["src/live/"]),
     ("nix::", &["src/live/", "src/cli/passphrase.rs"]),
     ("clap::", &["src/cli/"]),
+    ("clap_complete::", &["src/cli/commands/man.rs"]),
+    ("clap_mangen::", &["src/cli/man/"]),
     ("toml::", &["src/cli/"]),
     ("globset::", &["src/look/"]),
     ("tar::", &["src/look/tar.rs"]),

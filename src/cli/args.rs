@@ -2,9 +2,9 @@
 
 #![expect(clippy::doc_markdown, reason = "these comments are the texts of --help")]
 
+mod alone;
 mod look;
 mod nightly;
-mod serve;
 mod upkeep;
 
 use std::ffi::OsString;
@@ -14,9 +14,9 @@ use crate::base::id::RepositoryId;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{ArgAction, Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+pub use alone::{Serve, Shell};
 pub use look::{Cat, Diff, Export, FileKind, Find, Ls, Mount};
 pub use nightly::{LastBackupAge, Nightly};
-pub use serve::Serve;
 pub use upkeep::{ExportKey, Forget, Fsck, Gc, ImportKey, Key, NewKey, RemoveClient, Sessions, Tag, Verify};
 
 const STYLES: Styles = Styles::styled()
@@ -24,6 +24,10 @@ const STYLES: Styles = Styles::styled()
     .usage(AnsiColor::Yellow.on_default().bold())
     .literal(AnsiColor::Green.on_default())
     .placeholder(AnsiColor::Cyan.on_default());
+
+const COMPLETIONS_HELP: &str = "\
+The Debian package installs them. Else, for bash: kitbag completions bash > ~/.local/share/bash-completion/completions/kitbag; \
+for fish: kitbag completions fish > ~/.config/fish/completions/kitbag.fish; for zsh, a file _kitbag in a directory of $fpath.";
 
 const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, \
@@ -196,6 +200,20 @@ pub enum Command {
     Config(Config),
     /// Serve files over SFTP to a key that may only add, or only read
     Serve(Serve),
+    /// Write a script that completes commands and options, for a shell to load
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// Which shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Write the manual pages below a directory
+    #[command(hide = true)]
+    Man {
+        /// Where man1/ and man5/ are made
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 /// `kitbag init`

@@ -18,6 +18,7 @@ pub mod human;
 pub mod key_file;
 pub mod lines;
 pub mod listing;
+pub mod man;
 pub mod nearest;
 pub mod nightly;
 pub mod output;
@@ -60,8 +61,7 @@ pub fn run() -> ExitCode {
     };
     if typed.stands_alone() {
         return match Args::try_parse_from(&typed.words) {
-            Ok(Args { command: Command::Serve(args), .. }) => end(commands::serve::run(&args)),
-            Ok(_) => end(Ok(Exit::Done)),
+            Ok(args) => end(alone(&args.command)),
             Err(error) => explain(&error),
         };
     }
@@ -102,6 +102,16 @@ fn parse(configured: &Configured) -> Result<Result<Args, clap::Error>, Failure> 
         Err(plain) if plain.kind() == error.kind() => plain,
         _ => error,
     }))
+}
+
+/// A command that goes by its own line alone, if it is one.
+fn alone(command: &Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Serve(args) => commands::serve::run(args),
+        Command::Completions { shell } => commands::man::completions(*shell),
+        Command::Man { dir } => commands::man::pages(dir),
+        _ => Ok(Exit::Done),
+    }
 }
 
 /// Help and version, too, come as errors: on standard output, with exit code 0.
@@ -175,7 +185,7 @@ impl Context {
             Command::Tag(what) => commands::tag::run(self, &what),
             Command::Sessions { what } => commands::sessions::run(self, what.as_ref()),
             Command::RemoveClient(args) => commands::remove_client::run(self, &args),
-            Command::Serve(args) => commands::serve::run(&args),
+            Command::Serve(_) | Command::Completions { .. } | Command::Man { .. } => alone(&command),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod init;
 pub mod key;
 pub mod last_backup_age;
 pub mod ls;
+pub mod man;
 pub mod mount;
 pub mod nightly;
 pub mod remove_client;

@@ -13,7 +13,7 @@ use super::{Origin, Setting, Value};
 const ONE_RUN: &[&str] = &["help", "version", "config", "profile", "dry-run", "yes", "even-last"];
 
 /// Commands that go by their own line alone: they serve somebody else than the user whose files these are, or nobody.
-const ALONE: &[&str] = &["serve"];
+const ALONE: &[&str] = &["serve", "completions", "man"];
 
 /// Positional arguments that a file may set: command and id.
 const POSITIONALS: &[(&str, &str)] = &[("backup", "roots")];

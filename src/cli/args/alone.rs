@@ -1,8 +1,8 @@
-//! The command that stands on the other side.
+//! Commands that go by their own line alone.
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, ValueEnum};
 
 use crate::serve::Rights;
 
@@ -54,4 +54,15 @@ impl Serve {
             (false, false) => Rights::ReadOnly,
         }
     }
+}
+
+/// `kitbag completions`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
 }
