@@ -10,6 +10,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::process::Stdio;
 
 use common::{Kitbag, Outcome, files_below, json_field};
+use obbench::need;
+use obbench::sshd::{Sshd, SshdOptions};
 
 /// A repository with the passphrase "first", and a file of it.
 fn locked() -> Kitbag {
@@ -191,6 +193,62 @@ fn a_mistyped_line_is_named() {
             .says(&[&format!("line {} of the key is missing", at + 1)]);
     }
     kitbag.run(["key", "import"]).code(1).says(&["the key on standard input", "no key"]);
+}
+
+/// Where the repository is opened with what was kept of it, that is found out when the server has answered.
+#[test]
+fn sshd_keys_that_were_taken_away_elsewhere() {
+    if !need::program("sshd") {
+        return;
+    }
+    let server = Sshd::start(SshdOptions::default()).expect("a server");
+    let kitbag = locked();
+    kitbag
+        .run(["key", "add", "--new-key-file", "key", "--label", "nightly", "--passphrase-file", "first"])
+        .code(0);
+    kitbag
+        .run([
+            "key",
+            "add",
+            "--new-passphrase-file",
+            "second",
+            "--label",
+            "ada",
+            "--passphrase-file",
+            "first",
+        ])
+        .code(0);
+    let url = server.url(&kitbag.path("repository"));
+    let config = server.ssh_config().to_str().expect("UTF-8").to_owned();
+    let there = |line: &[&str]| kitbag.run(line.iter().copied().chain(["-r", &url, "--ssh-config", &config]));
+    let secrets = [("--key-file", "key", "nightly"), ("--passphrase-file", "second", "ada")];
+    for (option, file, label) in secrets {
+        there(&["backup", "first", option, file]).code(0);
+        kitbag.run(["key", "remove", &slot_of(&kitbag, label), "--passphrase-file", "first"]).code(0);
+        there(&["generations", option, file]).code(12).says(&["does not open", "kitbag key list"]);
+        // A key that still opens is not blamed for what became of another.
+        there(&["generations", "--passphrase-file", "first"]).code(0);
+        kitbag
+            .run([
+                "key",
+                "add",
+                "--new-passphrase-file",
+                file,
+                "--label",
+                "other",
+                "--passphrase-file",
+                "first",
+            ])
+            .code(0);
+        there(&["generations", "--passphrase-file", "first"])
+            .code(1)
+            .says(&["keys have changed", "run this again"]);
+        there(&["generations", "--passphrase-file", "first"]).code(0);
+        kitbag.run(["key", "remove", &slot_of(&kitbag, "other"), "--passphrase-file", "first"]).code(0);
+        // It ends a backup as well, without a second question to what can be read only once.
+        let refused = there(&["backup", "first", option, file]).code(12).stderr;
+        assert!(refused.contains("does not open"), "{refused}");
+    }
 }
 
 /// What cannot be written for anybody opens nothing.

@@ -1,9 +1,9 @@
 //! From what was typed to a store, and to an open repository in it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::Context;
 use super::error::Failure;
@@ -122,14 +122,23 @@ impl Context {
     /// Makes sure that the repository is the one that was opened here before; if not, what was kept of it is forgotten.
     ///
     /// # Errors
-    /// That it is not.
+    /// That it is not; or that what opened it then opens it no more.
     pub fn confirm(&self, repository: &Repository) -> Result<(), Failure> {
-        repository.confirm().map_err(|error| {
-            if !matches!(error, OpenError::Store(_)) {
-                self.forget();
-            }
-            error.into()
-        })
+        let Err(error) = repository.confirm() else { return Ok(()) };
+        if !matches!(error, OpenError::Store(_)) {
+            self.forget();
+        }
+        if matches!(error, OpenError::Replaced { .. }) {
+            let store = repository.store();
+            let given = self.given();
+            let stored = Stored::read(&**store)?;
+            stored.keyring(&store.describe(), &mut |failed| given.clone().filter(|_| failed == 0))?;
+        }
+        Err(error.into())
+    }
+
+    fn given(&self) -> Option<Secret> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Forgets what was kept of the repository.
@@ -272,13 +281,12 @@ pub(super) fn place(location: &Location) -> String {
 /// What opens the repository, asked for when it is needed, and not again for a second attempt to open.
 struct Asked<'a> {
     context: &'a Context,
-    given: RefCell<Option<Secret>>,
     failure: Cell<Option<Failure>>,
 }
 
 impl<'a> Asked<'a> {
     fn new(context: &'a Context) -> Self {
-        Self { context, given: RefCell::default(), failure: Cell::default() }
+        Self { context, failure: Cell::default() }
     }
 
     /// A secret after `failed` attempts; a person may try [`ATTEMPTS`] times, others once, and is asked for no passphrase where none is of use.
@@ -290,12 +298,15 @@ impl<'a> Asked<'a> {
             return None;
         }
         if failed == 0
-            && let Some(given) = self.given.borrow().clone()
+            && let Some(given) = self.context.given()
         {
             return Some(given);
         }
         match source.existing(&self.context.screen, failed > 0) {
-            Ok(secret) => Some(self.given.borrow_mut().insert(secret).clone()),
+            Ok(secret) => {
+                let mut given = self.context.given.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(given.insert(secret).clone())
+            }
             Err(failure) => {
                 self.failure.set(Some(failure));
                 None

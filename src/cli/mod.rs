@@ -35,11 +35,13 @@ pub mod tracing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory as _, Parser as _};
 
 use crate::base::cancel::Cancel;
+use crate::crypto::Secret;
 use crate::live::raise_open_file_limit;
 use args::{Args, Command};
 use commands::last_backup_age;
@@ -86,6 +88,7 @@ pub fn run() -> ExitCode {
         cancel: Cancel::new(),
         settings,
         said_of_cache: AtomicBool::new(false),
+        given: Mutex::default(),
         reach: Reach::default(),
     };
     raise_open_file_limit();
@@ -147,6 +150,8 @@ pub struct Context {
     pub cancel: Cancel,
     /// Whether it was told already that the cache cannot be used.
     said_of_cache: AtomicBool,
+    /// What a person or a file gave last to open the repository, for opening it once more: some can be asked only once.
+    given: Mutex<Option<Secret>>,
     /// The store that is in use, for whoever does not want to wait for it.
     reach: Reach,
 }
