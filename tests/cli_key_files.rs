@@ -244,6 +244,7 @@ fn sshd_keys_that_were_taken_away_elsewhere() {
             .code(1)
             .says(&["keys have changed", "run this again"]);
         there(&["generations", "--passphrase-file", "first"]).code(0);
+        there(&["fsck", "--passphrase-file", "first"]).code(0);
         kitbag.run(["key", "remove", &slot_of(&kitbag, "other"), "--passphrase-file", "first"]).code(0);
         // It ends a backup as well, without a second question to what can be read only once.
         let refused = there(&["backup", "first", option, file]).code(12).stderr;

@@ -37,12 +37,14 @@ pub fn read(
     monitor: &Arc<dyn Monitor>,
 ) -> Result<Remote, BackupError> {
     let Started { mut session, condemned, index, generations } = begun;
-    let names = Names::of(&condemned.wait()?);
+    let condemned = condemned.wait()?;
+    let names = Names::of(&condemned);
     let segments = index.wait()?;
     let generations = generations.wait()?;
     let ids = Catalog::ids(&generations);
-    // Nothing may be published where no such repository is; a generation of its own is proof enough that it is the one.
-    if !guess.iter().any(|one| ids.contains(&one.id)) {
+    // Nothing may be published where no such repository is; a generation of its own is proof enough that it is the one, unless what opened it may have
+    // been taken away from it.
+    if !guess.iter().any(|one| ids.contains(&one.id)) || !repository.has_its_keys(&condemned) {
         repository.confirm()?;
     }
     recognise(repository, client, guess, &ids, monitor);

@@ -12,6 +12,8 @@
 //!            32  BLAKE3 of all that precedes
 //! ```
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroize as _;
 
@@ -20,7 +22,7 @@ use super::keys::MasterKey;
 use super::seal::{Context, Kind, OVERHEAD, SealKey};
 use crate::base::codec;
 use crate::base::header::{self, HeaderError};
-use crate::base::id::{KeySlotId, RepositoryId};
+use crate::base::id::{CollectionId, KeySlotId, RepositoryId};
 use crate::base::random_bytes;
 use crate::base::secret::{Key32, Passphrase};
 use crate::base::time::Timestamp;
@@ -32,6 +34,18 @@ pub const MAX_LABEL: usize = 1024;
 
 const SEALED_LEN: usize = 32 + OVERHEAD;
 const CHECKSUM_LEN: usize = 32;
+
+/// What stands for a set of slots: the first 16 bytes of a hash of their ids.
+#[must_use]
+pub fn mark(slots: &BTreeSet<KeySlotId>) -> CollectionId {
+    let mut hasher = blake3::Hasher::new_derive_key("kitbag 2026-11 v1 key slots");
+    for id in slots {
+        hasher.update(id.as_bytes());
+    }
+    let mut mark = [0; CollectionId::LEN];
+    mark.iter_mut().zip(hasher.finalize().as_bytes()).for_each(|(to, from)| *to = *from);
+    CollectionId(mark)
+}
 
 /// What opens a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -405,6 +419,17 @@ mod tests {
             );
             assert_eq!(opens(&read, text), Ok([1; 32]));
         }
+    }
+
+    #[test]
+    fn a_mark_stands_for_all_slots() {
+        let marks: BTreeSet<_> = [&[][..], &[1], &[2], &[1, 2]]
+            .map(|ids| mark(&ids.iter().map(|id| KeySlotId([*id; 8])).collect()).to_string())
+            .into();
+        assert_eq!(marks.len(), 4);
+        let document = include_str!("../../doc/format.md");
+        let example = mark(&[KeySlotId([2; 8]), KeySlotId([1; 8])].into()).to_string();
+        assert!(document.contains(&example), "{example} is not in doc/format.md");
     }
 
     #[test]

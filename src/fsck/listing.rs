@@ -58,7 +58,9 @@ pub fn read(store: &dyn Store, report: &Report<'_>, repairs: bool) -> Result<Lis
     let whole = leases::of(&sessions).into_iter().filter(|held| held.is_whole);
     listing.sessions = whole.map(|held| (held.client, held.id, held.since)).collect();
     for (directory, files) in collecting {
-        let files = files.wait()?;
+        let mut files = files.wait()?;
+        // Nothing is in them.
+        files.retain(|file| !(directory == "condemned" && file.name.ends_with(layout::KEY_MARK)));
         listing.collecting.extend(sort.each(directory, files, |file| collecting_name(directory, &file.name)));
     }
     let clients: Vec<ClientId> = sort.each("generations", clients.wait()?, |file| file.name.parse().ok());

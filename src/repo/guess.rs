@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use super::open::{OpenError, Stored};
 use super::{Repository, config};
 use crate::base::id::KeySlotId;
-use crate::crypto::Secret;
+use crate::crypto::{Secret, keyslot};
 use crate::store::{ErrorKind, Listed, Pending, SharedStore, Store, layout};
 
 /// What was taken for granted, and what was asked to make sure.
@@ -63,6 +63,13 @@ impl Guess {
         if matches!(*state, State::Unasked) {
             *state = State::Asked(Asked::ask(store));
         }
+    }
+
+    /// Whether nothing in the listing of `condemned` says that the key slots are others than those that were kept.
+    pub(super) fn fits(&self, condemned: &[Listed]) -> bool {
+        let ours = keyslot::mark(&self.stored.slots.iter().map(|slot| slot.id).collect()).to_string();
+        let mut marks = condemned.iter().filter_map(|file| file.name.strip_suffix(layout::KEY_MARK));
+        marks.all(|mark| mark == ours)
     }
 
     /// Whether it was right. Told once; later calls find nothing to tell.

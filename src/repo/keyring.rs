@@ -1,14 +1,17 @@
 //! The key slots of a repository: listed, added, removed. None of it touches data: every slot holds the same master key.
 //!
 //! A slot is a file that is written once like all others. Changing a passphrase is adding a slot and removing the one that was opened, in this order, so that whoever is killed in
-//! between has both. The last slot that can be used is not removed unless that is asked for in words: without any, nothing in the repository can ever be read again.
+//! between has both. A mark in a directory that every backup lists says which slots there are, so that a machine which opens the repository with what
+//! it has kept of it hears of a slot that was taken away, at no cost. The last slot that can be used is not removed unless that is asked for in words: without any, nothing in the repository can ever be read again.
+
+use std::collections::BTreeSet;
 
 use super::keys::{self, StoredSlot};
 use super::open::{OpenError, Stored};
 use crate::base::id::{KeySlotId, RepositoryId};
 use crate::base::time::Clock;
-use crate::crypto::{KeySlot, KeySlotError, MasterKey, Protection, Secret};
-use crate::store::{Class, ErrorKind, Store, StoreError, layout};
+use crate::crypto::{KeySlot, KeySlotError, MasterKey, Protection, Secret, keyslot};
+use crate::store::{Class, ErrorKind, Name, Store, StoreError, layout};
 
 /// Why a slot was not added or removed.
 #[derive(Debug, thiserror::Error)]
@@ -132,7 +135,7 @@ impl Keyring {
         }
     }
 
-    /// Adds a slot that this secret opens; the protection is one for secrets of its kind. Two round trips.
+    /// Adds a slot that this secret opens; the protection is one for secrets of its kind. Four round trips.
     ///
     /// # Errors
     /// When it cannot be made or stored.
@@ -150,7 +153,37 @@ impl Keyring {
         let mut file = store.create(&name.with_suffix(".part"), Class::Control);
         file.append(slot.encode())?;
         file.commit(&name).wait()?;
+        // Without the mark, those who know of the new slot ask for the others each time.
+        let _ = self.mark(store, |slots| slots.extend([slot.id()]));
         Ok(slot.id())
+    }
+
+    /// Marks which slots there are after a change.
+    fn mark(
+        &self,
+        store: &dyn Store,
+        change: impl FnOnce(&mut BTreeSet<KeySlotId>),
+    ) -> Result<(), StoreError> {
+        let mut slots = self.slots.iter().map(|one| one.id).collect();
+        change(&mut slots);
+        let mark = layout::key_mark(keyslot::mark(&slots));
+        let directory = layout::directory("condemned");
+        let there = store.list(&directory).wait()?;
+        let mut file = store.create(&mark.with_suffix(".part"), Class::Control);
+        file.append(b"\n".to_vec())?;
+        match file.commit(&mark).wait() {
+            Err(error) if error.kind != ErrorKind::Exists => return Err(error),
+            _ => {}
+        }
+        let others = there.iter().filter(|file| file.name.ends_with(layout::KEY_MARK));
+        let others =
+            others.map(|file| Name::join(&[directory.as_str(), &file.name])).filter(|name| *name != mark);
+        let removed: Vec<_> = others.map(|name| store.remove(&name)).collect();
+        for removed in removed {
+            // One that stays makes everybody ask.
+            let _ = removed.wait();
+        }
+        Ok(())
     }
 
     /// Removes a slot; the last one that can be used only if `even_last`. `added` is one that came since these were read.
@@ -169,6 +202,11 @@ impl Keyring {
         if is_usable && !others && !even_last {
             return Err(KeyError::Last(id));
         }
+        // First, so that nobody who is interrupted leaves a slot that is missed by nobody.
+        self.mark(store, |slots| {
+            slots.remove(&id);
+            slots.extend(added);
+        })?;
         match store.remove(&layout::key_slot(id)).wait() {
             Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
@@ -270,9 +308,42 @@ mod tests {
         assert!(matches!(ring.remove(&store, ring.opened(), None, false), Err(KeyError::Last(_))));
     }
 
+    /// Whether who has kept these files takes the repository's keys for unchanged, from what every backup lists.
+    fn takes_for_unchanged(store: &MemoryStore, kept: &Stored, text: &str) -> bool {
+        let secret = &mut |_| Some(passphrase(text).into());
+        let repository = kept.clone().unlock_unconfirmed(Arc::new(store.clone()), secret).unwrap();
+        repository.has_its_keys(&store.list(&layout::directory("condemned")).wait().unwrap())
+    }
+
+    #[test]
+    fn who_has_kept_what_opens_it_hears_of_changes() {
+        let store = repository();
+        let first = Stored::read(&store).unwrap();
+        assert!(takes_for_unchanged(&store, &first, "first"));
+        let ring = keyring(&store, "first").unwrap();
+        let second = add(&store, &ring, "second").unwrap();
+        let both = Stored::read(&store).unwrap();
+        assert!(
+            !takes_for_unchanged(&store, &first, "first") && takes_for_unchanged(&store, &both, "second")
+        );
+        // Be the one who removes it ever so much interrupted: what is gone is missed.
+        for k in 0..8 {
+            let copy = store.snapshot();
+            let stopped = FaultyStore::stop_after(Arc::new(copy.clone()), k);
+            let removed = keyring(&copy, "first").unwrap().remove(&stopped, second, None, false);
+            let is_gone = copy.contents(&layout::key_slot(second)).is_none();
+            assert!(!is_gone || !takes_for_unchanged(&copy, &both, "second"), "after {k}");
+            if removed.is_ok() {
+                let kept = Stored::read(&copy).unwrap();
+                assert!(is_gone && takes_for_unchanged(&copy, &kept, "first"), "after {k}");
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stopped.finish()));
+            }
+        }
+    }
+
     #[test]
     fn a_change_that_is_killed_anywhere_leaves_a_passphrase_that_opens() {
-        for k in 0..4 {
+        for k in 0..16 {
             let store = repository();
             let ring = keyring(&store, "first").unwrap();
             let stopped = FaultyStore::stop_after(Arc::new(store.clone()), k);

@@ -28,8 +28,8 @@ use crate::cache::{CHUNK_INDEX, Cache};
 use crate::chunker::Cutter;
 use crate::crypto::{Context, Keys, Kind};
 use crate::generation::Catalog;
-use crate::store::SharedStore;
 use crate::store::cached::CachedStore;
+use crate::store::{Listed, SharedStore};
 
 /// An open repository; clones share it.
 #[derive(Clone)]
@@ -75,6 +75,13 @@ impl Repository {
             Some(guess) => guess.confirm(&**self.store()),
             None => Ok(()),
         }
+    }
+
+    /// Whether, as far as a listing of `condemned` tells, its key slots are those that it was opened with. Where it was opened with what was kept of
+    /// it, a key may have been taken away since: [`confirm`](Self::confirm) finds out.
+    #[must_use]
+    pub fn has_its_keys(&self, condemned: &[Listed]) -> bool {
+        self.0.guess.as_ref().is_none_or(|guess| guess.fits(condemned))
     }
 
     /// Whether it was opened with what was kept of it: this machine has opened or made it before.

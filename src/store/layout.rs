@@ -105,6 +105,15 @@ pub fn condemned_doomed(id: CollectionId) -> Name {
     condemned(id).with_suffix(".doomed")
 }
 
+/// Says which key slots there are, where every backup looks anyway. The id is made from theirs.
+#[must_use]
+pub fn key_mark(id: CollectionId) -> Name {
+    condemned(id).with_suffix(KEY_MARK)
+}
+
+/// How the names of these end.
+pub const KEY_MARK: &str = ".keys";
+
 /// A record of objects that were copied.
 #[must_use]
 pub fn moved(id: CollectionId) -> Name {
