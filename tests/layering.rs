@@ -49,7 +49,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("globset::", &["src/look/"]),
     ("tar::", &["src/look/tar.rs"]),
     ("fuser::", &["src/mount/fuse/"]),
-    ("indicatif::", &["src/cli/progress.rs"]),
+    ("indicatif::", &["src/cli/screen.rs"]),
     ("rpassword::", &["src/cli/ask.rs"]),
     ("signal_hook::", &["src/cli/signals.rs"]),
     ("tracing_subscriber::", &["src/cli/"]),

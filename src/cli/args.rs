@@ -86,6 +86,18 @@ pub struct Common {
     #[arg(long, global = true)]
     pub json: bool,
 
+    /// How to show what is being done: a live display on a terminal, JSON lines on standard error (see doc/json.md), a line now and then, or not at all
+    #[arg(long, global = true, value_name = "HOW")]
+    pub progress: Option<ProgressForm>,
+
+    /// Add what is said, and what happens, to this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
+
+    /// How much goes to the log file [default: info]
+    #[arg(long, global = true, value_name = "LEVEL", requires = "log_file")]
+    pub log_level: Option<LogLevel>,
+
     /// How to reach an SFTP server: by the ssh2 library or the system's ssh
     #[arg(long, global = true, value_name = "WHICH")]
     pub transport: Option<Transport>,
@@ -346,6 +358,36 @@ pub enum Config {
     Check,
 }
 
+/// `--progress`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum ProgressForm {
+    /// A live display if standard error is a terminal
+    #[default]
+    Auto,
+    /// JSON lines
+    Json,
+    /// A line every ten seconds
+    Plain,
+    /// Nothing
+    None,
+}
+
+/// `--log-level`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum LogLevel {
+    /// What failed
+    Error,
+    /// And what may be wrong
+    Warn,
+    /// And the ordinary course of things
+    #[default]
+    Info,
+    /// And what happens inside
+    Debug,
+    /// All of it
+    Trace,
+}
+
 /// `--transport`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum Transport {
@@ -390,6 +432,27 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn what_each_command_writes_as_json_is_documented() {
+        fn names(command: &clap::Command, before: &str, all: &mut Vec<String>) {
+            for one in command.get_subcommands().filter(|one| one.get_name() != "help") {
+                let name = format!("{before}{}", one.get_name());
+                match one.has_subcommands() {
+                    true => names(one, &format!("{name} "), all),
+                    false => all.push(name),
+                }
+            }
+        }
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/doc/json.md");
+        let document = std::fs::read_to_string(path).expect("the document");
+        let mut all = Vec::new();
+        names(&Args::command(), "", &mut all);
+        assert!(all.len() > 25, "{all:?}");
+        // A heading, or, for a command of a family, a word on it in the family's section.
+        all.retain(|name| !document.contains(&format!("`{name}`")));
+        assert_eq!(all, [String::new(); 0], "doc/json.md lacks these");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, ExitStatus, Stdio};
 
 use super::error::Failure;
+use super::screen::Screen;
 
 /// Tells the second one what it is.
 pub const VARIABLE: &str = "KITBAG_IN_BACKGROUND";
@@ -30,15 +31,17 @@ pub fn start() -> Result<Result<(), ExitStatus>, Failure> {
     }
 }
 
-/// Says that this one, which runs in the background, is ready, and lets go of the terminal.
+/// Says that this one, which runs in the background, is ready, and lets go of the terminal. What `screen` is told from now on goes to the log file or the
+/// system's log.
 ///
 /// # Errors
 /// When that cannot be done.
-pub fn ready() -> Result<(), Failure> {
+pub fn ready(screen: &Screen) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot go to the background: {error}"));
     let mut stdout = std::io::stdout();
     stdout.write_all(b"\n").and_then(|()| stdout.flush()).map_err(failed)?;
     let nothing = File::options().read(true).write(true).open("/dev/null").map_err(failed)?;
+    screen.go_behind();
     // It may lead a session already.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&nothing)

@@ -14,10 +14,12 @@ pub mod connect;
 pub mod daemon;
 pub mod environment;
 pub mod error;
+pub mod events;
 pub mod human;
 pub mod key_file;
 pub mod lines;
 pub mod listing;
+pub mod log;
 pub mod man;
 pub mod nearest;
 pub mod nightly;
@@ -26,10 +28,12 @@ pub mod passphrase;
 pub mod progress;
 pub mod rate;
 pub mod report;
+pub mod screen;
 pub mod select;
 pub mod settings;
 pub mod signals;
 pub mod ssh;
+pub mod syslog;
 pub mod together;
 pub mod tracing;
 
@@ -49,7 +53,8 @@ use config::Configured;
 use config::definition::Definition;
 use environment::Environment;
 use error::{Exit, Failure};
-use progress::Screen;
+use log::{Level, LogFile};
+use screen::{Look, Screen};
 use settings::Settings;
 use signals::Reach;
 
@@ -82,9 +87,13 @@ pub fn run() -> ExitCode {
         Ok(settings) => settings,
         Err(failure) => return refuse(configured.locate(failure)),
     };
+    let screen = match screen(&settings) {
+        Ok(screen) => screen,
+        Err(failure) => return refuse(failure),
+    };
     let context = Context {
         configured,
-        screen: Screen::new(settings.verbosity),
+        screen,
         cancel: Cancel::new(),
         settings,
         said_of_cache: AtomicBool::new(false),
@@ -95,7 +104,18 @@ pub fn run() -> ExitCode {
     tracing::start(context.settings.verbosity, &context.screen);
     signals::listen(context.cancel.clone(), context.reach.clone());
     let outcome = context.run(args.command);
-    end(outcome.map_err(|failure| context.configured.locate(failure).after(&context.cancel)))
+    context.end(outcome.map_err(|failure| context.configured.locate(failure).after(&context.cancel)))
+}
+
+/// Standard error, as the settings want it, with its log file.
+fn screen(settings: &Settings) -> Result<Screen, Failure> {
+    let open = |(path, level): &(PathBuf, Level)| LogFile::open(path, *level);
+    Ok(Screen::with(Look {
+        verbosity: settings.verbosity,
+        progress: settings.progress,
+        in_journal: settings.in_journal,
+        log: settings.log.as_ref().map(open).transpose()?,
+    }))
 }
 
 /// The command line, with what was written elsewhere. Where that is refused as it was typed, too, it is explained as it was typed.
@@ -166,7 +186,21 @@ impl Context {
             .map_err(|error| Failure::failed(format!("cannot tell the current directory: {error}")))
     }
 
+    /// Says the last word, and gives the exit code.
+    fn end(&self, outcome: Result<Exit, Failure>) -> ExitCode {
+        let exit = outcome.unwrap_or_else(|failure| {
+            if !failure.is_quiet() {
+                self.screen.tell(Level::Error, &format!("kitbag: {failure}"));
+            }
+            failure.exit
+        });
+        self.screen.log(Level::Info, &format!("ended with exit code {}", exit.code()));
+        exit.into()
+    }
+
     fn run(&self, command: Command) -> Result<Exit, Failure> {
+        let (version, name) = (env!("CARGO_PKG_VERSION"), self.configured.typed.command.join(" "));
+        self.screen.log(Level::Info, &format!("kitbag {version} begins: {name}"));
         match command {
             Command::Init(args) => commands::init::run(self, &args),
             Command::Generations => commands::generations::run(self),
@@ -195,7 +229,7 @@ impl Context {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "the last word")]
+#[expect(clippy::print_stderr, reason = "the last word of one that did not begin")]
 fn end(outcome: Result<Exit, Failure>) -> ExitCode {
     match outcome {
         Ok(exit) => exit.into(),

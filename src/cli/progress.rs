@@ -1,59 +1,32 @@
-//! The live display, and the ear that hears what an operation tells.
+//! What an operation tells of itself, counted, and shown in the form that was asked for.
 //!
-//! An operation calls the [`Monitor`] from many threads and often, so hearing is an addition to an atomic number; ten times a second one thread of its own
-//! looks at the numbers and draws. Without a terminal nothing is drawn. Problems are always told, above the display.
+//! Operations call [`Monitor`] from many threads and often, so hearing is an addition to an atomic number; a thread of its own
+//! looks at the numbers now and then and shows them. Problems are always told.
 
-use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-
+use super::events::{Step, Trouble};
 use super::lines::{Job, Snapshot};
+use super::log::Level;
 use super::rate::Rate;
+use super::screen::Display;
+pub use super::screen::Screen;
 use super::settings::Verbosity;
 use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock};
 use crate::monitor::{Change, Counter, Monitor, Problem, Severity};
 
-/// How often the display is drawn.
-const TICK: Duration = Duration::from_millis(100);
+/// How often the live display is drawn.
+const LIVE: Duration = Duration::from_millis(100);
 
-/// Standard error, shared by the display and by what is said above it.
-#[derive(Debug, Clone)]
-pub struct Screen {
-    bars: MultiProgress,
-    live: bool,
-}
+/// How often an object is written.
+const JSON: Duration = Duration::from_millis(500);
 
-impl Screen {
-    /// Standard error; nothing is drawn on it when it is no terminal, or when nothing but problems shall be said.
-    #[must_use]
-    pub fn new(verbosity: Verbosity) -> Self {
-        let live = verbosity > Verbosity::Quiet && std::io::stderr().is_terminal();
-        let target = if live { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        Self { bars: MultiProgress::with_draw_target(target), live }
-    }
-
-    /// The same, with nothing drawn on it: for commands whose results may go to the same terminal.
-    #[must_use]
-    pub fn without_display(&self) -> Self {
-        Self { live: false, ..self.clone() }
-    }
-
-    /// Writes a line on standard error, above the display.
-    #[expect(clippy::print_stderr, reason = "the one place that does")]
-    pub fn say(&self, text: &str) {
-        self.bars.suspend(|| eprintln!("{text}"));
-    }
-
-    /// Runs `ask` while the display is out of the way.
-    pub fn pause<T>(&self, ask: impl FnOnce() -> T) -> T {
-        self.bars.suspend(ask)
-    }
-}
+/// How often a line is written.
+const PLAIN: Duration = Duration::from_secs(10);
 
 /// What was heard of one operation.
 #[derive(Debug)]
@@ -109,6 +82,18 @@ impl Counts {
 }
 
 impl Heard {
+    /// Waits for so long, or until the operation is over.
+    fn rest(&self, time: Duration) {
+        let clock = SystemClock::new();
+        while !self.over.load(Ordering::Acquire) {
+            match time.checked_sub(clock.monotonic()) {
+                // It may return too early.
+                Some(left) if !left.is_zero() => thread::park_timeout(left),
+                _ => return,
+            }
+        }
+    }
+
     fn snapshot(&self) -> Snapshot {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Snapshot {
@@ -134,11 +119,17 @@ impl Progress {
     #[must_use]
     pub fn begin(job: Job, screen: &Screen, verbosity: Verbosity) -> Self {
         let heard = Arc::new(Heard::default());
-        let drawing = screen.live.then(|| {
+        let show: Option<fn(Job, &Heard, &Screen)> = match screen.display() {
+            Display::None => None,
+            Display::Live => Some(draw),
+            Display::Plain => Some(write_lines),
+            Display::Json => Some(write_objects),
+        };
+        let drawing = show.and_then(|show| {
             let (heard, screen) = (Arc::clone(&heard), screen.clone());
-            thread::Builder::new().name("display".to_owned()).spawn(move || draw(job, &heard, &screen))
+            let thread = thread::Builder::new().name("display".to_owned());
+            thread.spawn(move || show(job, &heard, &screen)).ok()
         });
-        let drawing = drawing.and_then(Result::ok);
         let live = drawing.is_some();
         Self { heard, screen: screen.clone(), verbosity, drawing: Mutex::new(drawing), live }
     }
@@ -178,25 +169,45 @@ impl Drop for Progress {
     }
 }
 
+/// Draws on a terminal.
 fn draw(job: Job, heard: &Heard, screen: &Screen) {
-    let style =
-        || ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-    let bars = [(); 3].map(|()| screen.bars.add(ProgressBar::new_spinner().with_style(style())));
+    let bars = screen.bars();
     let clock = SystemClock::new();
     let mut rate = Rate::default();
     while !heard.over.load(Ordering::Acquire) {
         let snapshot = heard.snapshot();
         rate.sample(clock.monotonic(), snapshot.moved(job));
         let width = usize::from(console_width());
-        let lines = [snapshot.done(job), snapshot.moving(job, &rate), snapshot.current(width)];
-        for (bar, line) in bars.iter().zip(lines) {
-            bar.set_message(line);
-        }
-        thread::park_timeout(TICK);
+        bars.draw([snapshot.done(job), snapshot.moving(job, &rate), snapshot.current(width)]);
+        heard.rest(LIVE);
     }
-    for bar in &bars {
-        bar.finish_and_clear();
-        screen.bars.remove(bar);
+}
+
+/// Writes a line now and then. At the end there is a result to read.
+fn write_lines(job: Job, heard: &Heard, screen: &Screen) {
+    let clock = SystemClock::new();
+    let mut rate = Rate::default();
+    heard.rest(PLAIN);
+    while !heard.over.load(Ordering::Acquire) {
+        let snapshot = heard.snapshot();
+        rate.sample(clock.monotonic(), snapshot.moved(job));
+        let (done, moving) = (snapshot.done(job), snapshot.moving(job, &rate));
+        let comma = if moving.is_empty() { "" } else { "; " };
+        screen.show(Level::Info, &format!("kitbag: {done}{comma}{moving}"));
+        heard.rest(PLAIN);
+    }
+}
+
+/// Writes an object twice a second, and one at the end.
+fn write_objects(job: Job, heard: &Heard, screen: &Screen) {
+    let clock = SystemClock::new();
+    loop {
+        let is_over = heard.over.load(Ordering::Acquire);
+        screen.event(&Step::new(job, &heard.snapshot(), clock.monotonic().as_secs_f64(), is_over));
+        if is_over {
+            return;
+        }
+        heard.rest(JSON);
     }
 }
 
@@ -239,18 +250,29 @@ impl Monitor for Progress {
             Change::Unchanged => "unchanged",
         };
         if self.verbosity >= Verbosity::Verbose {
-            self.screen.say(&format!("{word:9} {}", escape(path)));
+            self.screen.tell(Level::Info, &format!("{word:9} {}", escape(path)));
         }
     }
 
     fn problem(&self, problem: Problem) {
-        match problem.severity {
+        let level = match problem.severity {
             Severity::Note if self.verbosity == Verbosity::Quiet => return,
-            Severity::Note => {}
-            Severity::Lost => drop(self.heard.lost.fetch_add(1, Ordering::Relaxed)),
-            Severity::Damage => drop(self.heard.damage.fetch_add(1, Ordering::Relaxed)),
+            Severity::Note => Level::Note,
+            Severity::Lost => {
+                self.heard.lost.fetch_add(1, Ordering::Relaxed);
+                Level::Error
+            }
+            Severity::Damage => {
+                self.heard.damage.fetch_add(1, Ordering::Relaxed);
+                Level::Error
+            }
+        };
+        let text = format!("kitbag: {problem}");
+        self.screen.log(level, &text);
+        match self.screen.is_json() {
+            true => self.screen.event(&Trouble::from(&problem)),
+            false => self.screen.show(level, &text),
         }
-        self.screen.say(&format!("kitbag: {problem}"));
     }
 }
 
@@ -259,9 +281,7 @@ mod tests {
     use super::*;
 
     fn hidden() -> Progress {
-        let screen =
-            Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: false };
-        Progress::begin(Job::Backup, &screen, Verbosity::Quiet)
+        Progress::begin(Job::Backup, &Screen::hidden(Display::None), Verbosity::Quiet)
     }
 
     #[test]
@@ -287,9 +307,7 @@ mod tests {
 
     #[test]
     fn a_live_display_comes_and_goes() {
-        let screen =
-            Screen { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), live: true };
-        let progress = Progress::begin(Job::Restore, &screen, Verbosity::Normal);
+        let progress = Progress::begin(Job::Restore, &Screen::hidden(Display::Live), Verbosity::Normal);
         progress.path(b"/a");
         progress.count(Counter::FilesRestored, 1);
         progress.end();

@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::args::{Command, Common, Transport};
+use super::args::{Command, Common, LogLevel, ProgressForm, Transport};
 use super::environment::Environment;
 use super::error::Failure;
 use super::human;
+use super::log::Level;
 use super::passphrase::Source;
 use crate::sftp::transport::ssh_config;
 use crate::store::throttle::Rates;
@@ -59,6 +60,10 @@ pub struct Settings {
     pub cache: Option<Cache>,
     /// Whether standard error is the systemd journal.
     pub in_journal: bool,
+    /// How it is shown what is being done.
+    pub progress: ProgressForm,
+    /// The log file, and the level down to which it is written.
+    pub log: Option<(PathBuf, Level)>,
     /// Whether another kitbag waits for this one to be ready in the background.
     pub in_background: bool,
     /// Where large temporary files go.
@@ -110,6 +115,8 @@ impl Settings {
             verbosity: verbosity(args.quiet, args.verbose),
             json: args.json,
             in_journal,
+            progress: args.progress.unwrap_or_default(),
+            log: args.log_file.map(|path| (path, log_level(args.log_level.unwrap_or_default()))),
             in_background: environment.in_background,
             // At most one of the options is there.
             passphrase: (args.passphrase_file.map(Source::File))
@@ -181,6 +188,16 @@ fn verbosity(quiet: bool, verbose: u8) -> Verbosity {
         (_, 1) => Verbosity::Verbose,
         (_, 2) => Verbosity::Debug,
         _ => Verbosity::Trace,
+    }
+}
+
+fn log_level(level: LogLevel) -> Level {
+    match level {
+        LogLevel::Error => Level::Error,
+        LogLevel::Warn => Level::Warning,
+        LogLevel::Info => Level::Info,
+        LogLevel::Debug => Level::Debug,
+        LogLevel::Trace => Level::Trace,
     }
 }
 

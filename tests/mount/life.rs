@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use obbench::{clock, need};
 
-use crate::common::Kitbag;
+use crate::common::{Kitbag, files_below};
 use crate::mounted::{Mounted, is_mounted, run, text};
 use crate::tree::saved;
 
@@ -104,4 +105,25 @@ fn mount_in_the_background() {
     let nowhere = Kitbag::new().set("KITBAG_REPOSITORY", "nowhere");
     nowhere.run(["mount", "--daemon", "mnt"]).code(10).says(&["no repository"]);
     assert!(clock::wait_until(Duration::from_secs(10), || !is_mounted(&behind.0)));
+}
+
+#[test]
+fn mount_in_the_background_speaks_to_the_log_file() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("head -c 3000000 /dev/urandom > large");
+    let bags = files_below(&kitbag.path("repository/bags"));
+    let bag = bags.iter().find(|bag| fs::metadata(bag).unwrap().len() > 1_000_000).expect("a large one");
+    run("chmod", &["u+w", text(bag)]);
+    File::options().write(true).open(bag).unwrap().write_all_at(b"damage", 1_000_000).unwrap();
+    let behind = Behind(kitbag.path("mnt"));
+    fs::create_dir(&behind.0).unwrap();
+    kitbag.run(["mount", "--daemon", "--log-file", "log", "mnt"]).code(0);
+    let large = behind.0.join("latest").join(kitbag.path("live/large").strip_prefix("/").unwrap());
+    assert_eq!(fs::read(large).unwrap_err().raw_os_error(), Some(5));
+    run("fusermount3", &["-u", text(&behind.0)]);
+    let log = || fs::read_to_string(kitbag.path("log")).unwrap();
+    assert!(clock::wait_until(Duration::from_secs(10), || log().contains("exit code 4")), "{}", log());
+    assert!(log().lines().any(|line| line.contains("] error: ") && line.contains("damaged")), "{}", log());
 }

@@ -17,6 +17,7 @@ use crate::cli::connect::place;
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human;
 use crate::cli::lines::{Job, Snapshot};
+use crate::cli::log;
 use crate::cli::nightly::metrics::Figures;
 use crate::cli::nightly::night::{Made, Night, Planned};
 use crate::cli::output::Output;
@@ -91,6 +92,7 @@ fn back_up(context: &Context, args: &Backup, mut options: Options, plan: &Plan) 
         after: &after,
     };
     let report = told.report(&clock);
+    told.lines().iter().for_each(|line| context.screen.log(log::Level::Info, line));
     let mut output = Output::new();
     if context.settings.json {
         output.json(&report)?;

@@ -86,7 +86,7 @@ pub fn run(context: &Context, args: &Mount) -> Result<Exit, Failure> {
     let mounted = mount::mount(&repository, clients, &found, &options, &taken, monitor)?;
     let at = escape(mounted.at().as_os_str().as_encoded_bytes());
     if is_behind {
-        daemon::ready()?;
+        daemon::ready(&context.screen)?;
     } else {
         let generations = found.iter().map(|client| client.generations.len()).sum();
         began(context, &at, generations, &store, clock)?;

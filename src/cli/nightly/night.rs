@@ -18,6 +18,7 @@ use crate::cli::Context;
 use crate::cli::args::Nightly;
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human;
+use crate::cli::log::Level;
 use crate::cli::output::Output;
 use crate::cli::settings::Verbosity;
 
@@ -174,6 +175,7 @@ impl<'a> Night<'a> {
         };
         let mut output = Output::new();
         let said = format!("nothing was done: {sentence}");
+        self.context.screen.log(Level::Info, &said);
         if self.context.settings.json {
             output.json(&SkipReport { skipped: word })?;
         } else if self.context.settings.verbosity > Verbosity::Quiet {
