@@ -178,3 +178,54 @@ fn a_reader_that_goes_away_is_no_disaster() {
     let status = kitbag.command().args(["backup", "docs", "nonexistent"]).stderr(writer).status();
     assert_eq!(status.expect("it runs").code(), Some(3));
 }
+
+#[test]
+fn every_command_writes_json() {
+    let kitbag = kitbag();
+    kitbag.write("secret", "secret");
+    kitbag.run(["backup", "docs", "--client-name", "other"]).code(0);
+    let lines: &[&[&str]] = &[
+        &["init", "-r", "second", "--encryption", "none"],
+        &["backup", "docs", "home"],
+        &["backup", "docs", "--forget", "1d", "--gc"],
+        &["generations"],
+        &["clients"],
+        &["last-backup-age", "--warn", "1h", "--critical", "2h"],
+        &["ls"],
+        &["find", "1*"],
+        &["diff", "latest~0"],
+        &["tag", "add", "latest", "kept"],
+        &["tag", "list"],
+        &["tag", "remove", "latest", "kept"],
+        &["restore", "--to", "out"],
+        &["verify"],
+        &["fsck"],
+        &["gc"],
+        &["forget", "--keep", "1d", "--dry-run"],
+        &["key", "list"],
+        &["sessions"],
+        &["config", "show"],
+        &["config", "check"],
+        &["cache", "info"],
+        &["remove-client", "other", "--yes"],
+        &["cache", "clear"],
+        &["key", "add", "--new-passphrase-file", "secret"],
+    ];
+    for line in lines {
+        let outcome = kitbag.run(line.iter().chain(&["--json"]));
+        assert!(matches!(outcome.code, Some(0 | 1)), "{line:?}: {outcome:?}");
+        objects(&outcome.stdout);
+        assert!(!outcome.stdout.is_empty() || matches!(line[0], "sessions" | "config" | "diff"), "{line:?}");
+    }
+    // What these write is no text, and a mount has tests of its own.
+    let others = ["cat", "export", "serve", "mount", "help"];
+    let help = kitbag.run(["--help"]).code(0).stdout;
+    let listed =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for command in
+        listed.filter(|line| !line.starts_with("   ")).filter_map(|line| line.split_whitespace().next())
+    {
+        let is_tried = lines.iter().any(|line| line[0] == command) || others.contains(&command);
+        assert!(is_tried, "is there JSON from {command}?");
+    }
+}

@@ -34,6 +34,12 @@ struct Report {
     damaged: bool,
 }
 
+#[derive(Serialize)]
+struct Changed {
+    added: Option<String>,
+    removed: Option<String>,
+}
+
 /// Lists, adds, removes or changes key slots.
 ///
 /// # Errors
@@ -46,7 +52,7 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
         Key::Add(new) => {
             let keyring = context.keyring(&stored, &store)?;
             let id = add(context, &keyring, &store, new, new.label.as_deref().unwrap_or_default())?;
-            say(context, &format!("added the key slot {id}"))?;
+            say(context, &format!("added the key slot {id}"), Some(id), None)?;
             warn_of_clear(context, &keyring);
         }
         Key::Change(new) => {
@@ -54,13 +60,13 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
             let label = new.label.as_deref().unwrap_or(keyring.label());
             let (old, id) = (keyring.opened(), add(context, &keyring, &store, new, label)?);
             keyring.remove(&*store, old, Some(id), false)?;
-            say(context, &format!("the key slot {id} takes the place of {old}"))?;
+            say(context, &format!("the key slot {id} takes the place of {old}"), Some(id), Some(old))?;
         }
         Key::Remove { slot, even_last } => {
             let keyring = context.keyring(&stored, &store)?;
             let id = keyring.find(slot)?;
             keyring.remove(&*store, id, None, *even_last)?;
-            say(context, &format!("removed the key slot {id}"))?;
+            say(context, &format!("removed the key slot {id}"), None, Some(id))?;
         }
         Key::Export(args) => {
             let keyring = context.keyring(&stored, &store)?;
@@ -71,7 +77,7 @@ pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
             let keyring = open_by_key(context, args, &stored, &store)?;
             let label = args.label.as_deref().unwrap_or_default();
             let id = add_passphrase(context, &keyring, &store, args.new_passphrase_file.as_deref(), label)?;
-            say(context, &format!("added the key slot {id}"))?;
+            say(context, &format!("added the key slot {id}"), Some(id), None)?;
         }
     }
     // What was kept to open it is out of date.
@@ -197,9 +203,18 @@ fn export(
     written
 }
 
-fn say(context: &Context, text: &str) -> Result<(), Failure> {
+/// Says what was changed: which slot was added, and which removed.
+fn say(
+    context: &Context,
+    text: &str,
+    added: Option<KeySlotId>,
+    removed: Option<KeySlotId>,
+) -> Result<(), Failure> {
     let mut output = Output::new();
-    if context.settings.verbosity > Verbosity::Quiet && !context.settings.json {
+    if context.settings.json {
+        let (added, removed) = (added.map(|id| id.to_string()), removed.map(|id| id.to_string()));
+        output.json(&Changed { added, removed })?;
+    } else if context.settings.verbosity > Verbosity::Quiet {
         output.line(text)?;
     }
     output.finish()
