@@ -28,7 +28,7 @@ mod evict;
 use std::collections::HashSet;
 use std::fmt;
 use std::fs::{self, DirBuilder};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -145,6 +145,7 @@ impl Cache {
         for kind in Kind::ALL {
             private_directory(&root.join(kind.directory()))?;
         }
+        tag(root);
         Ok(Self(Some(Arc::new(Inner {
             root: root.to_owned(),
             budget,
@@ -283,6 +284,7 @@ impl Cache {
         for kind in Kind::ALL {
             DirBuilder::new().recursive(true).mode(0o700).create(inner.root.join(kind.directory()))?;
         }
+        tag(&inner.root);
         Ok(())
     }
 
@@ -377,6 +379,19 @@ fn is_name(name: &str) -> bool {
         && !name.starts_with('.')
         && !name.ends_with(".tmp")
         && name.bytes().all(plain)
+}
+
+/// Marks the directory as a cache for backup programs, this one included. It does without where that fails.
+fn tag(root: &Path) {
+    const TAG: &[u8] =
+        b"Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of kitbag. It may be removed.\n";
+    let made = fs::File::create_new(root.join("CACHEDIR.TAG")).and_then(|mut file| file.write_all(TAG));
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            tracing::debug!(%error, "the cache could not be marked as one");
+        }
+        _ => {}
+    }
 }
 
 /// Makes a directory, or makes sure that it is this user's and nobody else's to read.

@@ -305,3 +305,12 @@ fn what_cannot_be_used_is_said() {
         });
     }
 }
+
+#[test]
+fn other_backup_programs_leave_it_out() {
+    let (dir, cache) = cache(1 << 30);
+    let tag = dir.path().join("cache/CACHEDIR.TAG");
+    assert!(fs::read(&tag).unwrap().starts_with(b"Signature: 8a477f597d28d172789f06886806bc55"));
+    cache.clear().unwrap();
+    assert!(tag.exists());
+}
