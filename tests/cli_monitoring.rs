@@ -7,9 +7,12 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
 
 use common::Kitbag;
 use obbench::need;
+use obbench::relay::{Link, Relay};
+use obbench::sshd::{Sshd, SshdOptions};
 
 const LIMITS: [&str; 4] = ["--warn", "26h", "--critical", "50h"];
 
@@ -41,7 +44,7 @@ fn a_fresh_backup_is_ok() {
 #[test]
 fn old_ones_are_warned_of() {
     let kitbag = saved();
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     let outcome = kitbag.run(["last-backup-age", "--warn", "0", "--critical", "1h"]).code(1);
     assert!(outcome.stdout.starts_with("WARNING - laptop: "), "{}", outcome.stdout);
     let outcome = kitbag.run(["last-backup-age", "--warn", "0", "--critical", "0"]).code(2);
@@ -102,6 +105,30 @@ fn all_clients_and_json() {
     assert!(lines.iter().all(|line| line["state"] == "OK" && line["warn_seconds"] == 93_600));
     let outcome = age(&kitbag, &["--client", "desktop"]).code(0);
     assert!(outcome.stdout.starts_with("OK - desktop: "), "{}", outcome.stdout);
+}
+
+#[test]
+fn sshd_is_asked_no_more_than_for_the_list_of_generations() {
+    if !need::program("sshd") {
+        return;
+    }
+    let mut server = Sshd::start(SshdOptions::default()).expect("a server");
+    let relay = Relay::start(server.address(), Link::delayed(Duration::from_millis(50))).expect("a relay");
+    server.set_client_port(relay.port()).expect("configured");
+    let kitbag = saved();
+    let url = server.url(&kitbag.path("repository"));
+    let config = server.ssh_config();
+    let turns = |line: &[&str]| {
+        let before = relay.traffic().turns;
+        let more = ["-r", &url, "--ssh-config", config.to_str().expect("UTF-8")];
+        kitbag.run(line.iter().chain(&more)).code(0);
+        relay.traffic().turns - before
+    };
+    turns(&["generations"]);
+    let (list, clients) = (turns(&["generations"]), turns(&["clients"]));
+    let one = turns(&["last-backup-age", "--warn", "1h", "--critical", "2h"]);
+    let all = turns(&["last-backup-age", "--warn", "1h", "--critical", "2h", "--all-clients"]);
+    assert!(one <= list && all <= clients, "{one} of {list}, {all} of {clients}");
 }
 
 #[test]

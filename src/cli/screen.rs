@@ -116,6 +116,12 @@ impl Screen {
         Self { display, ..self.clone() }
     }
 
+    /// The same, on which nothing tells what an operation is doing: for those that have no end.
+    #[must_use]
+    pub fn without_progress(&self) -> Self {
+        Self { display: Display::None, ..self.clone() }
+    }
+
     /// How it is shown what an operation is doing.
     #[must_use]
     pub fn display(&self) -> Display {

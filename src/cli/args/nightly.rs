@@ -17,7 +17,7 @@ pub struct Nightly {
     #[arg(long, value_name = "COMMAND")]
     pub before: Option<String>,
 
-    /// When a backup was made, run this command by sh, with what --json would say on its standard input
+    /// When a backup was made, run this command by sh, with what --json would say on its standard input; when it fails, the run ends with 3
     #[arg(long, value_name = "COMMAND")]
     pub after: Option<String>,
 

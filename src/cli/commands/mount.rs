@@ -61,7 +61,7 @@ pub fn run(context: &Context, args: &Mount) -> Result<Exit, Failure> {
     let own = args.client.as_ref().unwrap_or(&context.settings.client);
     let only = args.client.as_ref().or(args.generation.is_some().then_some(own));
     let clients = Clients::new(&repository, only.map(String::as_str));
-    let screen = context.screen.without_display();
+    let screen = context.screen.without_progress();
     let progress = Arc::new(Progress::begin(Job::Check, &screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let found = clients.read(&*monitor);
