@@ -1,4 +1,4 @@
-//! libssh2 with the ciphers that it is lent: `doc/decisions/0003-ciphers-under-libssh2.md`.
+//! libssh2 with the ciphers that it is lent: `doc/decisions/ciphers-under-libssh2.md`.
 
 #![expect(clippy::unwrap_used, reason = "a test says so by failing")]
 

@@ -56,7 +56,7 @@ impl Context {
     }
 
     /// The repository, opened, with the local cache before it. On a server that it was opened on before it is opened with what the cache has kept
-    /// of it, unconfirmed, which saves two serial waits; see [`Self::confirm`], for which the store is asked already.
+    /// of it, unconfirmed, so that nobody waits for that; see [`Self::confirm`], for which the store is asked already.
     ///
     /// # Errors
     /// As [`Self::open_bare`].

@@ -4,7 +4,7 @@
 //! the one thread of a connection carries. They are plain functions with well-known results, so these here stand in
 //! their places: a linker takes a file out of a library only for a symbol that is still missing, and these are there
 //! already. What is made of them stays libssh2's: which key is for what, and whether a tag is the right one.
-//! `doc/decisions/0003-ciphers-under-libssh2.md` says what else was thought of.
+//! `doc/decisions/ciphers-under-libssh2.md` says what else was thought of.
 //!
 //! Relied on are the names and shapes in `chacha.h` and `poly1305.h` of libssh2 1.11, which are OpenBSD's of 2013. Were they to change, the
 //! tests would fail: `tests/ciphers.rs` lets libssh2 encrypt and decrypt, sees that it comes here, and compares with the standards'
