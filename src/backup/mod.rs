@@ -218,6 +218,8 @@ fn attempt(
 
     let (placed, hears) = bounded(1);
     let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), cancel.clone(), placed));
+    // What is met of bags in which damage was found is stored again.
+    repository.cache().damaged().into_iter().for_each(|bag| shelf.distrust(bag));
     let stores = [repository.store().clone(), repository.cached().clone()];
     let keep_in = repository.cache().directory("unfinished");
     let packing = PackerOptions { keep_in, ..PackerOptions::new(options.level, options.workers) };

@@ -68,6 +68,7 @@ pub struct BagReader {
     tree: SharedStore,
     sealing: Sealing,
     moves: Arc<Known>,
+    hears: Option<Arc<dyn Fn(BagId) + Send + Sync>>,
 }
 
 /// A bag's table and how it was found.
@@ -87,13 +88,19 @@ impl BagReader {
     /// A reader of `store`.
     #[must_use]
     pub fn new(store: SharedStore, sealing: Sealing) -> Self {
-        Self { data: store.clone(), tree: store, sealing, moves: Arc::default() }
+        Self { data: store.clone(), tree: store, sealing, moves: Arc::default(), hears: None }
     }
 
     /// The same, but tree bags are read through `tree`, which has the local cache before the store.
     #[must_use]
     pub fn with_tree_store(self, tree: SharedStore) -> Self {
         Self { tree, ..self }
+    }
+
+    /// The same, and `hears` is told which data bags have a block that cannot be opened.
+    #[must_use]
+    pub fn with_damage_told(self, hears: Arc<dyn Fn(BagId) + Send + Sync>) -> Self {
+        Self { hears: Some(hears), ..self }
     }
 
     /// Where bags of this kind are.
@@ -133,6 +140,9 @@ impl BagReader {
         sealed: &mut [u8],
     ) -> Result<Vec<u8>, ReadError> {
         let opened = self.sealing.open(block_kind(kind), bag, offset, sealed);
+        if let (Err(_), BagKind::Data, Some(hears)) = (&opened, kind, &self.hears) {
+            hears(bag);
+        }
         opened.map_err(|source| ReadError::Damaged { bag, offset, source })
     }
 

@@ -20,6 +20,7 @@
 //!
 //! Nothing is made durable: what a crash leaves half-written is noticed when it is read.
 
+pub mod damaged;
 pub mod file;
 pub mod known;
 

@@ -468,7 +468,7 @@ impl From<FsckError> for Failure {
             FsckError::Store(error) => error.into(),
             FsckError::Session(error) => error.into(),
             FsckError::Open(error) => error.into(),
-            FsckError::Interrupted => Self::interrupted(),
+            FsckError::Interrupted { .. } => Self::interrupted(),
         }
     }
 }

@@ -58,6 +58,7 @@ pub struct Bags {
     bad: Mutex<HashSet<(BagNo, u64)>>,
     wrongs: Mutex<BTreeMap<BagNo, Vec<Wrong>>>,
     moves: Moves,
+    given_up: HashSet<BagNo>,
 }
 
 #[derive(Default)]
@@ -149,6 +150,7 @@ impl Bags {
             bad: Mutex::default(),
             wrongs: Mutex::default(),
             moves: Moves::default(),
+            given_up: HashSet::new(),
         };
         let mut large = Vec::new();
         flight.land(|(number, id, listed), answer| {
@@ -234,6 +236,16 @@ impl Bags {
         self.moves = moves;
     }
 
+    /// These bags will be gone soon: whatever is referred to in them must have been moved.
+    pub fn give_up(&mut self, bags: impl Iterator<Item = BagId>) {
+        self.given_up = bags.map(|bag| self.number_of(bag)).collect();
+    }
+
+    /// Whether garbage collection has decided that a bag goes.
+    pub fn is_given_up(&self, bag: BagNo) -> bool {
+        self.given_up.contains(&bag)
+    }
+
     /// The bags that are there, in the order of their numbers.
     pub fn existing(&self) -> &[Bag] {
         &self.bags
@@ -294,7 +306,9 @@ impl Bags {
     /// Where a reference to an object in a bag of this kind leads.
     pub fn target(&self, kind: BagKind, reference: &Reference) -> Target {
         let bag = self.number_of(reference.place.bag);
-        if let Some(target) = self.target_there(kind, reference) {
+        if !self.is_given_up(bag)
+            && let Some(target) = self.target_there(kind, reference)
+        {
             return target;
         }
         // Where it is said to be it is not: it may have been moved.
@@ -367,5 +381,5 @@ fn both(head: Pending<Vec<u8>>, tail: Pending<(Vec<u8>, u64)>) -> Pending<Both> 
 /// # Errors
 /// `Interrupted`.
 pub fn cancelled(cancel: &Cancel) -> Result<(), FsckError> {
-    if cancel.is_cancelled() { Err(FsckError::Interrupted) } else { Ok(()) }
+    if cancel.is_cancelled() { Err(FsckError::Interrupted { read_up_to: None }) } else { Ok(()) }
 }

@@ -1,6 +1,6 @@
 //! What the objects of tree bags refer to: pages, lists and buckets as nodes, without their names and contents.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::bags::{BagNo, Bags, Node, index};
@@ -28,8 +28,8 @@ pub enum What {
         /// Bytes of contents that it covers.
         bytes: u64,
     },
-    /// A bucket of a bag list.
-    Bucket(Box<[(BagNo, BagKind)]>),
+    /// A bucket of a bag list: its bags, what they hold, and a [tally] of what is needed of each.
+    Bucket(Box<[(BagNo, BagKind, u32)]>),
     /// None of these.
     Other,
 }
@@ -65,8 +65,8 @@ pub struct Vertex {
     pub what: What,
     /// Its references to objects of tree bags.
     pub edges: Box<[Edge]>,
-    /// The bags of all its references.
-    pub bags: Box<[BagNo]>,
+    /// The bags of all its references, how many these are, and the bytes of what they refer to.
+    pub bags: Box<[(BagNo, u32, u64)]>,
     /// The bags that do not hold what it refers to.
     pub broken: Box<[BagNo]>,
     /// What contradicts itself in it.
@@ -146,31 +146,38 @@ fn read(bags: &Bags, bytes: &[u8]) -> Vertex {
         return refers.vertex(What::List { bytes: check::list_bytes(&list) });
     }
     if let Ok(uses) = decode_bucket(bytes) {
-        let bag = |one: &BagUse| (bags.number_of(one.bag), one.kind);
+        let bag = |one: &BagUse| (bags.number_of(one.bag), one.kind, tally(one.objects, one.bytes));
         return refers.vertex(What::Bucket(uses.iter().map(bag).collect()));
     }
     refers.vertex(What::Other)
+}
+
+/// A number that another count of references, or of bytes, hardly has: counts of many bags are kept for being compared only.
+pub fn tally(objects: u64, bytes: u64) -> u32 {
+    let mixed = objects.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ bytes.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let [.., a, b, c, d] = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
 }
 
 /// Gathers references.
 struct Refers<'a> {
     bags: &'a Bags,
     edges: Vec<Edge>,
-    to: BTreeSet<BagNo>,
+    to: BTreeMap<BagNo, (u32, u64)>,
     broken: BTreeSet<BagNo>,
     wrong: Option<Wrong>,
 }
 
 impl<'a> Refers<'a> {
     fn new(bags: &'a Bags) -> Self {
-        Self { bags, edges: Vec::new(), to: BTreeSet::new(), broken: BTreeSet::new(), wrong: None }
+        Self { bags, edges: Vec::new(), to: BTreeMap::new(), broken: BTreeSet::new(), wrong: None }
     }
 
     fn vertex(self, what: What) -> Vertex {
         Vertex {
             what,
             edges: self.edges.into(),
-            bags: self.to.into_iter().collect(),
+            bags: self.to.into_iter().map(|(bag, (objects, bytes))| (bag, objects, bytes)).collect(),
             broken: self.broken.into_iter().collect(),
             wrong: self.wrong,
         }
@@ -233,9 +240,15 @@ impl<'a> Refers<'a> {
         parts.iter().for_each(|part| self.tree(&part.list, Want::List(part.bytes)));
     }
 
+    fn count(&mut self, bag: BagNo, reference: &Reference) {
+        let (objects, bytes) = self.to.entry(bag).or_default();
+        *objects = objects.saturating_add(1);
+        *bytes = bytes.saturating_add(u64::from(reference.place.len));
+    }
+
     fn chunk(&mut self, reference: &Reference) {
         let target = self.bags.target(BagKind::Data, reference);
-        self.to.insert(target.bag);
+        self.count(target.bag, reference);
         if !target.holds {
             self.broken.insert(target.bag);
         }
@@ -243,7 +256,7 @@ impl<'a> Refers<'a> {
 
     fn tree(&mut self, reference: &Reference, want: Want) {
         let target = self.bags.target(BagKind::Tree, reference);
-        self.to.insert(target.bag);
+        self.count(target.bag, reference);
         self.edges.push(Edge { bag: target.bag, node: target.node, want });
     }
 }

@@ -35,13 +35,17 @@ mod small;
 mod verdict;
 
 #[cfg(test)]
+mod list_tests;
+#[cfg(test)]
 mod rebuild_tests;
 #[cfg(test)]
 mod repair_tests;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use crate::bag::BagKind;
 use crate::bag::reader::BagReader;
@@ -117,7 +121,10 @@ pub enum FsckError {
     Open(#[from] OpenError),
     /// The user asked to stop.
     #[error("interrupted")]
-    Interrupted,
+    Interrupted {
+        /// The data bag that was read last, if data were being read: where the next run may go on.
+        read_up_to: Option<BagId>,
+    },
 }
 
 /// Bytes of opened blocks kept while paths are searched for.
@@ -162,6 +169,9 @@ pub fn run(
     let mut bags = Bags::read(ends, cancel)?;
     let tables = bags.take_tables();
     bags.know_moves(std::mem::take(&mut contents.moves).into_iter().collect());
+    if contents.has_all_moves {
+        bags.give_up(std::mem::take(&mut contents.given_up).into_iter());
+    }
     small::compare(&contents.claims, &bags, &report);
 
     let of_kind = |wanted: BagKind| -> Vec<BagNo> {
@@ -169,6 +179,7 @@ pub fn run(
         (0..).zip(bags.existing()).filter(|(_, bag)| sound(bag)).map(|(number, _)| number).collect()
     };
     let (mut bytes, mut read_up_to, mut left_out) = (0, None, 0);
+    let mut whole: HashSet<BagNo> = HashSet::new();
     let scan = Scan {
         reader: &reader,
         bags: &bags,
@@ -176,21 +187,31 @@ pub fn run(
         cancel,
         tables: &tables,
         is_enough: &|_| false,
+        last: &AtomicU32::new(BagNo::MAX),
     };
     if let Some(portion) = &options.read_data {
         monitor.phase("reading data");
         let data = portion.ordered(&bags, of_kind(BagKind::Data));
         let (total, begun) = (bags.bytes_of(&data), clock.monotonic());
         let is_enough = |read: u64| portion.is_enough(read, total, clock.monotonic().saturating_sub(begun));
-        let read = Scan { is_enough: &is_enough, ..scan }.run(&data, &Nobody)?;
+        let last = AtomicU32::new(BagNo::MAX);
+        let read = Scan { is_enough: &is_enough, last: &last, ..scan }.run(&data, &Nobody);
+        let read = read.map_err(|error| match error {
+            FsckError::Interrupted { .. } => {
+                FsckError::Interrupted { read_up_to: bags.id_of(last.into_inner()) }
+            }
+            other => other,
+        })?;
         bytes = read.bytes;
         let (done, rest) = data.split_at(read.bags.min(data.len()));
+        whole.extend(done);
         left_out = bags.bytes_of(rest);
         read_up_to = done.last().filter(|_| !rest.is_empty()).and_then(|last| bags.id_of(*last));
     }
     monitor.phase("reading directories");
     let graph = Graph::new(&bags);
     bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.bytes.saturating_add(bytes);
+    note_damaged(repository, &bags, &whole);
 
     monitor.phase("checking generations");
     let source = Source::new(reader.clone(), OPENED);
@@ -233,6 +254,21 @@ pub fn run(
         left_out,
         quarantined,
     })
+}
+
+/// Remembers which data bags are damaged, for the next backup, and which are not, since they were read as a `whole` or are gone.
+fn note_damaged(repository: &Repository, bags: &Bags, whole: &HashSet<BagNo>) {
+    let wrongs = bags.wrongs();
+    let is_tree = |number: &BagNo| {
+        let sound = bags.get(*number).and_then(|bag| bag.sound.as_ref());
+        sound.is_some_and(|sound| sound.entry.kind == BagKind::Tree)
+    };
+    let damaged: Vec<_> = wrongs.keys().filter(|number| !is_tree(number)).collect();
+    let found = damaged.into_iter().filter_map(|number| bags.get(*number)).map(|bag| bag.id);
+    repository.cache().note_damaged(found, |bag| {
+        let number = bags.number_of(bag);
+        bags.get(number).is_none() || (whole.contains(&number) && !wrongs.contains_key(&number))
+    });
 }
 
 /// Looks at no object: reading it has verified it.

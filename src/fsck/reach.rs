@@ -1,9 +1,9 @@
 //! What generations need: by walking the graph of pages, and by their bag lists; both must agree.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::bags::{BagNo, Bags, Node, index};
-use super::graph::{Edge, Graph, Vertex, What};
+use super::graph::{Edge, Graph, Vertex, What, tally};
 use crate::base::id::{BagId, ClientId};
 use crate::generation::Generation;
 use crate::generation::baglist::bucket_of;
@@ -33,6 +33,8 @@ pub struct Found {
     pub unlisted: Vec<BagId>,
     /// Bags that its list names and it does not need.
     pub unneeded: Vec<BagId>,
+    /// Bags of which its list does not say how much is needed.
+    pub miscounted: Vec<BagId>,
     /// What is wrong with its bag list itself.
     pub list_wrong: Option<&'static str>,
 }
@@ -43,9 +45,17 @@ pub struct Reach<'a> {
     graph: &'a Graph<'a>,
     /// Per object and per bag, the walk that came there last.
     nodes: Vec<u32>,
+    /// How often the generation that is being walked has each object.
+    times: Vec<u64>,
     needed: Vec<u32>,
     listed: Vec<u32>,
     walk: u32,
+}
+
+/// What a walk has still to do.
+enum Open {
+    Enter(Node, BagNo),
+    Leave(Node),
 }
 
 /// Where an edge leads.
@@ -75,6 +85,7 @@ impl<'a> Reach<'a> {
             bags,
             graph,
             nodes: vec![0; graph.len()],
+            times: vec![0; graph.len()],
             needed: vec![0; numbers],
             listed: vec![0; numbers],
             walk: 0,
@@ -89,12 +100,23 @@ impl<'a> Reach<'a> {
         for root in &held.roots {
             self.visit(root, None, &mut open, &mut found);
         }
-        while let Some((node, bag)) = open.pop() {
-            if let Some(vertex) = self.graph.get(node) {
-                self.visit(vertex, Some(bag), &mut open, &mut found);
+        // Those that are entered, and again when all below them were: so each comes behind whatever it refers to.
+        let mut order = Vec::new();
+        while let Some(next) = open.pop() {
+            match next {
+                Open::Enter(node, bag) => {
+                    if stamp(&mut self.nodes, node, self.walk)
+                        && let Some(vertex) = self.graph.get(node)
+                    {
+                        open.push(Open::Leave(node));
+                        self.visit(vertex, Some(bag), &mut open, &mut found);
+                    }
+                }
+                Open::Leave(node) => order.push(node),
             }
         }
-        self.list(held, &mut found);
+        let needs = self.count(held, &order);
+        self.list(held, &needs, &mut found);
         found
     }
 
@@ -104,14 +126,8 @@ impl<'a> Reach<'a> {
         stamped(&self.needed) || stamped(&self.listed)
     }
 
-    fn visit(
-        &mut self,
-        vertex: &Vertex,
-        own: Option<BagNo>,
-        open: &mut Vec<(Node, BagNo)>,
-        found: &mut Found,
-    ) {
-        for bag in &vertex.bags {
+    fn visit(&mut self, vertex: &Vertex, own: Option<BagNo>, open: &mut Vec<Open>, found: &mut Found) {
+        for (bag, ..) in &vertex.bags {
             stamp(&mut self.needed, *bag, self.walk);
         }
         found.culprits.extend(vertex.broken.iter());
@@ -122,17 +138,41 @@ impl<'a> Reach<'a> {
             match step(self.graph, edge) {
                 Step::Nowhere => drop(found.culprits.insert(edge.bag)),
                 Step::Strange => drop(found.strange.insert(edge.bag)),
-                Step::To(node, _) => {
-                    if stamp(&mut self.nodes, node, self.walk) {
-                        open.push((node, edge.bag));
-                    }
-                }
+                Step::To(node, _) => open.push(Open::Enter(node, edge.bag)),
             }
         }
     }
 
+    /// How many references the generation has into each bag, and to how many bytes: whatever it has twice counts twice. `order` is that of its objects, each behind what it refers to.
+    fn count(&mut self, held: &Held, order: &[Node]) -> HashMap<BagNo, (u64, u64)> {
+        let mut needs: HashMap<BagNo, (u64, u64)> = HashMap::new();
+        let (graph, times) = (self.graph, &mut self.times);
+        let mut take = |vertex: &Vertex, often: u64, times: &mut [u64]| {
+            for (bag, objects, bytes) in &vertex.bags {
+                let need = needs.entry(*bag).or_default();
+                need.0 = need.0.saturating_add(u64::from(*objects).saturating_mul(often));
+                need.1 = need.1.saturating_add(bytes.saturating_mul(often));
+            }
+            for edge in &vertex.edges {
+                if let Step::To(node, _) = step(graph, edge)
+                    && let Some(below) = times.get_mut(index(node))
+                {
+                    *below = below.saturating_add(often);
+                }
+            }
+        };
+        held.roots.iter().for_each(|root| take(root, 1, times));
+        for node in order.iter().rev() {
+            let often = times.get_mut(index(*node)).map_or(0, std::mem::take);
+            if let Some(vertex) = graph.get(*node) {
+                take(vertex, often, times);
+            }
+        }
+        needs
+    }
+
     /// Compares the bag list with what the walk has found.
-    fn list(&mut self, held: &Held, found: &mut Found) {
+    fn list(&mut self, held: &Held, needs: &HashMap<BagNo, (u64, u64)>, found: &mut Found) {
         let bits = held.record.bag_list.bits;
         let mut all_read = true;
         let mut names = Vec::new();
@@ -152,7 +192,13 @@ impl<'a> Reach<'a> {
                     continue;
                 }
             };
-            for (bag, kind) in bucket {
+            for (bag, kind, said) in bucket {
+                let is = needs.get(bag).map(|(objects, bytes)| tally(*objects, *bytes));
+                // A checkpoint's list says more than it needs; of what cannot be read, nobody knows what it needs.
+                let is_known = !held.record.partial && found.culprits.is_empty() && found.strange.is_empty();
+                if is_known && is.is_some_and(|is| is != *said) {
+                    found.miscounted.extend(self.bags.id_of(*bag));
+                }
                 let id = self.bags.id_of(*bag);
                 let sound = self.bags.get(*bag).and_then(|bag| bag.sound.as_ref());
                 if sound.is_some_and(|sound| sound.entry.kind != *kind) {

@@ -4,7 +4,7 @@
 //! trailer's sake, others open blocks and check the names of objects. Memory: the window, and a job per thread.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -52,6 +52,8 @@ pub struct Scan<'a> {
     pub tables: &'a BTreeMap<BagNo, Table>,
     /// Whether enough was read, so many bytes being read or under way: no further bag is begun then.
     pub is_enough: &'a (dyn Fn(u64) -> bool + Sync),
+    /// The bag whose end came last.
+    pub last: &'a AtomicU32,
 }
 
 /// What was read.
@@ -144,6 +146,9 @@ impl Scan<'_> {
             under_way = under_way.saturating_sub(range.len);
             let Some(bytes) = self.landed(&range, given(pending.wait())?, &mut hash) else { continue };
             read.fetch_add(range.len, Ordering::Relaxed);
+            if range.ends_bag() {
+                self.last.store(range.bag, Ordering::Relaxed);
+            }
             if jobs.send((range, bytes)).is_err() {
                 return Ok(begun);
             }

@@ -8,7 +8,7 @@ use super::listing::Listing;
 use super::report::{Report, Unreadable, given};
 use crate::bag::moved::{self, Move};
 use crate::base::cancel::Cancel;
-use crate::base::id::{ClientId, SegmentId};
+use crate::base::id::{BagId, ClientId, SegmentId};
 use crate::condemned::{Doomed, List, Waits};
 use crate::crypto::{KeySlot, Kind, keyslot};
 use crate::generation::{Catalog, CatalogError, Generation, tags};
@@ -54,6 +54,10 @@ pub struct Contents {
     pub broken: Vec<Name>,
     /// What was moved.
     pub moves: Vec<Move>,
+    /// Whether all records of that were read.
+    pub has_all_moves: bool,
+    /// Bags that garbage collection has decided to remove.
+    pub given_up: Vec<BagId>,
     /// What segments say, of all bags in them.
     pub claims: Vec<Claim>,
 }
@@ -69,7 +73,12 @@ pub fn read(
     cancel: &Cancel,
 ) -> Result<Contents, FsckError> {
     let catalog = Catalog::new(repository.store().clone(), repository.sealing());
-    let mut reader = Reader { repository, catalog, report, contents: Contents::default() };
+    let mut reader = Reader {
+        repository,
+        catalog,
+        report,
+        contents: Contents { has_all_moves: true, ..Contents::default() },
+    };
     let mut files = vec![Small::Config];
     files.extend(listing.slots.iter().map(|id| Small::Slot(*id)));
     files
@@ -136,6 +145,11 @@ impl Reader<'_> {
                     "it is missing; put it back from a copy, without it the repository cannot be opened",
                 );
             }
+            (Err(Unreadable::Missing), Small::Collecting(_, Kind::Moved)) => {
+                // Another record has taken its place, which may not be listed.
+                self.contents.has_all_moves = false;
+                return;
+            }
             (Err(Unreadable::Missing), _) => return,
             (Err(Unreadable::Text(text)), _) => {
                 self.lost(file);
@@ -195,8 +209,13 @@ impl Reader<'_> {
                 .map(|moves| self.contents.moves.extend(moves))
                 .map_err(|error| error.to_string()),
             Kind::CondemnedWaits => Waits::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
-            Kind::CondemnedDoomed => Doomed::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
-            _ => List::decode(&plaintext).map(drop).map_err(|error| error.to_string()),
+            Kind::CondemnedDoomed => Doomed::decode(&plaintext)
+                .map(|doomed| self.contents.given_up.extend(doomed.bags))
+                .map_err(|error| error.to_string()),
+            // The others on the list may be let off.
+            _ => List::decode(&plaintext)
+                .map(|list| self.contents.given_up.extend(list.emptied))
+                .map_err(|error| error.to_string()),
         }
     }
 

@@ -362,7 +362,7 @@ fn sound_orphan(bench: &Bench, name: &Name) -> Vec<u8> {
 }
 
 /// Replaces a record by another that says something wrong.
-fn rewrite(bench: &Bench, change: impl FnOnce(&mut Generation)) -> Name {
+pub(super) fn rewrite(bench: &Bench, change: impl FnOnce(&mut Generation)) -> Name {
     let mut generation = bench.generations().pop().unwrap();
     let client = bench.repository.keys().names().client_id(b"laptop");
     let name = layout::generation(client, generation.id);

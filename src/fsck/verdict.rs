@@ -131,6 +131,13 @@ impl Verdict<'_> {
                 ),
             );
         }
+        if !found.miscounted.is_empty() {
+            let bags = list(found.miscounted.iter().map(ToString::to_string));
+            let text = format!(
+                "its bag list is wrong about how much it needs of some bags ({bags}); repacking goes by it, and nothing else"
+            );
+            self.report.note(name.as_str(), text);
+        }
         if is_from_future(&held.record, self.now) {
             self.report
                 .note(name.as_str(), "it is dated in the future, so it is never the latest generation");
@@ -228,6 +235,11 @@ impl Verdict<'_> {
                 if hit.generations.is_empty() {
                     continue;
                 }
+                if self.bags.is_given_up(number) {
+                    hit.wrongs.push("garbage collection has given it up, and will remove it, though what generations refer to in it was not moved: do not run `kitbag gc`, and copy this file".to_owned());
+                }
+            }
+            if hit.wrongs.is_empty() {
                 hit.wrongs.push("it does not hold all that generations refer to in it".to_owned());
             }
             let what = hit.wrongs.join("; ");

@@ -137,7 +137,10 @@ impl Repository {
     /// Reads its bags.
     #[must_use]
     pub fn bags(&self) -> BagReader {
-        BagReader::new(self.0.store.clone(), self.sealing()).with_tree_store(self.0.cached.clone())
+        let cache = self.cache().clone();
+        BagReader::new(self.0.store.clone(), self.sealing())
+            .with_tree_store(self.0.cached.clone())
+            .with_damage_told(Arc::new(move |bag| cache.note_damaged([bag], |_| false)))
     }
 
     /// Its generations.

@@ -60,8 +60,13 @@ pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     if let Err(FsckError::Open(_)) = &outcome {
         context.forget();
     }
-    if let (Ok(summary), Some(_)) = (&outcome, portion) {
-        remember(&repository, summary.read_up_to);
+    let read_up_to = match &outcome {
+        Ok(summary) => summary.read_up_to,
+        Err(FsckError::Interrupted { read_up_to }) => *read_up_to,
+        Err(_) => None,
+    };
+    if portion.is_some() {
+        remember(&repository, read_up_to);
     }
     let (summary, traffic, time) = (outcome?, store.traffic(), clock.monotonic());
     let mut output = Output::new();
