@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use kitbag::base::id::GenerationId;
+use kitbag::forget::{self, What};
 use kitbag::gc::{Amount, Options};
 use kitbag::generation::Session;
 use kitbag::store::layout;
@@ -71,6 +72,26 @@ fn it_costs_these_waits() {
     log.clear();
     collect(&repository, &Options::new("laptop")).unwrap();
     assert!(log.serial_round_trips() <= 3, "{} waits: {:#?}", log.serial_round_trips(), log.lines());
+}
+
+#[test]
+fn forgetting_and_collecting_cost_these_waits_together() {
+    let (bench, ids, client) = six();
+    let log = CallLog::new(Arc::new(bench.memory.clone()));
+    let repository = bench.over(Arc::new(log.clone()));
+    log.clear();
+    let listed = vec![(client.id(), repository.catalog().list(client.id()).wait().unwrap())];
+    let found = repository.catalog().find(&listed);
+    let policy = "1".parse().unwrap();
+    let options =
+        forget::Options { what: What::Policy(policy), allow_empty: false, zone: jiff::tz::TimeZone::UTC };
+    // The clock of these backups is ahead.
+    let now = found.iter().map(|one| one.record.as_ref().unwrap().ended).max().unwrap();
+    let plan = forget::plan(&found, &options, now).unwrap();
+    forget::carry_out(&**repository.cached(), &found, &plan, &[]).unwrap();
+    let summary = collect(&repository, &Options::new("laptop")).unwrap();
+    assert!(summary.removed.files >= 5 && bench.generations().len() == 1, "{summary:?}, {ids:?}");
+    assert!(log.serial_round_trips() <= 12, "{} waits: {:#?}", log.serial_round_trips(), log.lines());
 }
 
 #[test]

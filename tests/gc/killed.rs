@@ -36,12 +36,18 @@ fn killed_everywhere(bench: &Bench, options: &Options) -> u64 {
         };
         can_be_read("before the next");
         rest.fsck();
+        // Somebody saves what was garbage, beside what the dead one has left.
+        let again = rest.client_over("laptop", rest.over(Arc::new(rest.memory.clone())), false);
+        again.write("again", &noise(killed_after % 3, 3000));
+        again.write("changes", &noise(100, 4000));
+        let last = again.backup();
         // The session of the dead one is stale some day.
         rest.memory.set_clock(rest.memory.clock() + 8 * 24 * 3600);
         let plain = Options { repack: Limits { most: 0, ..Limits::default() }, ..Options::new("collector") };
         collect(&rest.repository, &plain).unwrap();
         collect(&rest.repository, &plain).unwrap();
         can_be_read("after the next");
+        assert!(saved_files(&rest.repository, &last) == again.files(), "killed after {killed_after}");
         rest.assert_clean();
     }
     changes

@@ -8,6 +8,8 @@ mod bench;
 mod collects;
 mod dice;
 mod explore;
+mod full;
 mod killed;
+mod many;
 mod repacks;
 mod sequences;
