@@ -133,6 +133,20 @@ pub fn files_below(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Revokes all sessions, as somebody does who knows that nobody is writing.
+pub fn revoke_all(kitbag: &Kitbag) {
+    let mut ids: Vec<String> = Vec::new();
+    for file in files_below(&kitbag.path("repository/sessions")) {
+        let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+        ids.extend(name.split('.').nth(1).map(str::to_owned));
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    for id in ids {
+        kitbag.run(["sessions", "revoke", &id]).code(0);
+    }
+}
+
 /// The value of a field, a number or a plain text, of a line of JSON; of the first one of that name.
 pub fn json_field<'a>(line: &'a str, name: &str) -> &'a str {
     let rest = line.split_once(&format!("\"{name}\":")).expect(name).1;
