@@ -144,3 +144,33 @@ fn the_remains_of_dead_uploads_go() {
     );
     bench.assert_clean();
 }
+
+#[test]
+fn an_upload_is_a_remnant_when_nobody_is_left_who_may_have_begun_it() {
+    let (bench, ..) = six();
+    let now = bench.memory.clock();
+    let put_at = |number: u8, at: i64| {
+        bench.memory.set_clock(at);
+        let part = layout::bag_part(kitbag::base::id::BagId([number; 16]));
+        bench.memory.put(&part, vec![0; 500]);
+        part
+    };
+    let is_there = |part: &kitbag::store::Name| bench.memory.contents(part).is_some();
+    // Its session has ended, was killed or revoked: whoever is there now came later.
+    let of_the_dead = put_at(7, now + 100);
+    bench.memory.set_clock(now + 200);
+    let sealing = bench.repository.sealing();
+    let client = bench.generations()[0].0;
+    let mut session = Session::begin(bench.repository.store(), &sealing, client).session;
+    session.created().unwrap();
+    let under_way = put_at(8, now + 300);
+    assert_eq!(bench.gc().remains.files, 1);
+    assert!(!is_there(&of_the_dead) && is_there(&under_way));
+    // That one is never heard of again: with its session its upload goes, in the same run.
+    std::mem::forget(session);
+    bench.memory.set_clock(now + 8 * 24 * 3600);
+    let summary = bench.gc();
+    assert_eq!((summary.revoked, summary.remains.files), (1, 1));
+    assert!(!is_there(&under_way));
+    bench.assert_clean();
+}
