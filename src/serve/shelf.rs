@@ -143,17 +143,23 @@ pub(super) fn publish(tree: &Tree, from: &Spot, to: &Spot) -> Result<(), Refusal
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(Refusal::denied("the file belongs to another user"));
     }
+    // Before, so that it is closed under whatever name a crash leaves it; and afterwards, because another file may have come under the old name in
+    // between. The new name cannot change its file any more. What could not be renamed stays closed: it can be renamed again, or removed.
+    close_for_good(tree, from)?;
     tree.rename(from, to, false)?;
-    // The name cannot change its file any more, so this is the one that was renamed.
-    let file = match tree.open_at(to, OFlags::RDWR, Mode::empty()) {
-        // It is closed already, by one who was killed before he renamed it.
-        Err(Errno::ACCESS) => tree.open_at(to, OFlags::RDONLY, Mode::empty())?,
+    close_for_good(tree, to)
+}
+
+/// Takes the permission to write from a file. What others were writing is written when this returns, and nothing after it.
+fn close_for_good(tree: &Tree, spot: &Spot) -> Result<(), Refusal> {
+    let file = match tree.open_at(spot, OFlags::RDWR, Mode::empty()) {
+        // It is closed already.
+        Err(Errno::ACCESS) => tree.open_at(spot, OFlags::RDONLY, Mode::empty())?,
         opened => opened?,
     };
     let _lock = Lock::take(&file, FlockOperation::LockExclusive)?;
     let mode = rustix::fs::fstat(&file)?.st_mode & 0o444;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
-    Ok(())
+    Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
 }
 
 /// Changes attributes: length, permissions and times, as far as they are named. Owners stay as they are.

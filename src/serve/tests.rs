@@ -142,7 +142,8 @@ fn what_is_published_is_closed_even_to_those_who_have_it_open() {
     let next = handle(site.open(&part, CREATE));
     assert_eq!(site.write(&next, b"next"), Code::Ok);
     assert_eq!(site.code(Asked::Rename { from: path(&part), to: path(BAG) }), Code::Failure);
-    assert_eq!(site.write(&next, b"goes on"), Code::Ok);
+    // It is closed by that, too, and can only be given up, or get another name.
+    assert_eq!(site.write(&next, b"goes on"), Code::PermissionDenied);
     assert_eq!(site.code(Asked::Remove { path: path(&part) }), Code::Ok);
     assert_eq!(fs::read(site.at(BAG)).unwrap(), b"contents");
 }

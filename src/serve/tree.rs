@@ -108,10 +108,12 @@ impl Tree {
             return rustix::fs::renameat(from_dir, from, to_dir, to);
         }
         match rustix::fs::renameat_with(&from_dir, from, &to_dir, to, RenameFlags::NOREPLACE) {
-            // Some file systems cannot do that: then a second name is made, which never overwrites, and the first one removed.
+            // Some file systems cannot do that: then a second name is made, which never overwrites, and the first one removed. If that fails,
+            // the file has both: it is published all the same.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 rustix::fs::linkat(&from_dir, from, &to_dir, to, AtFlags::empty())?;
-                rustix::fs::unlinkat(&from_dir, from, AtFlags::empty())
+                let _ = rustix::fs::unlinkat(&from_dir, from, AtFlags::empty());
+                Ok(())
             }
             outcome => outcome,
         }

@@ -135,6 +135,11 @@ impl Client {
         names
     }
 
+    /// How many requests there were.
+    pub fn asked(&self) -> u32 {
+        self.number
+    }
+
     /// Hangs up, and tells how the server ended.
     pub fn end(self) -> Option<i32> {
         let Self { mut server, input, output, .. } = self;

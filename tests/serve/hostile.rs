@@ -152,6 +152,7 @@ fn attacked(rights: &str, user: Option<u32>) -> Vec<String> {
     let mut client = Client::start(rights, &site.root, user);
     let paths = site.paths(rights, &mut client);
     everything(&mut client, &paths);
+    assert!(client.asked() > 20_000, "an attack of {} requests", client.asked());
     assert_eq!(client.end(), Some(0));
     let after = [snapshot(&site.root), snapshot(&site.outside)];
     for (before, after) in before.iter().zip(&after) {
@@ -215,6 +216,7 @@ fn with_all_rights_nothing_outside_is_seen_or_changed() {
         }
     }
     everything(&mut client, &paths);
+    assert!(client.asked() > 20_000, "an attack of {} requests", client.asked());
     assert_eq!(client.end(), Some(0));
     assert_eq!(snapshot(&site.outside), before);
     assert!(!site.root.join("r/config").exists(), "an attack that did nothing is none");
