@@ -98,6 +98,26 @@ fn a_failing_before_stops_the_backup() {
 }
 
 #[test]
+fn what_is_wrong_before_anything_is_done_is_a_failure_too() {
+    let kitbag = kitbag();
+    let line = [
+        "backup",
+        "docs",
+        "--exclude-from",
+        "gone",
+        "--before",
+        "touch before",
+        "--on-failure",
+        "cat >failed.json",
+    ];
+    kitbag.run(line.iter().chain(&["--metrics", "kitbag.prom"])).code(2).says(&["--exclude-from gone"]);
+    assert!(!kitbag.path("before").exists());
+    let failed = json(&fs::read_to_string(kitbag.path("failed.json")).expect("it ran"));
+    assert_eq!(failed["exit"], 2);
+    assert!(kitbag.path("kitbag.prom").exists());
+}
+
+#[test]
 fn a_failing_after_ends_with_3_and_leaves_the_backup() {
     let kitbag = kitbag();
     let outcome = kitbag.run(["backup", "docs", "--after", "exit 9", "--on-failure", "touch failed"]).code(3);

@@ -3,7 +3,9 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use obbench::{clock, need};
@@ -80,7 +82,7 @@ struct Behind(PathBuf);
 impl Drop for Behind {
     fn drop(&mut self) {
         if is_mounted(&self.0) {
-            let _ = std::process::Command::new("fusermount3").args(["-uz"]).arg(&self.0).status();
+            let _ = Command::new("fusermount3").args(["-uz"]).arg(&self.0).status();
         }
     }
 }
@@ -113,10 +115,7 @@ fn mount_in_the_background_speaks_to_the_log_file() {
         return;
     }
     let kitbag = saved("head -c 3000000 /dev/urandom > large");
-    let bags = files_below(&kitbag.path("repository/bags"));
-    let bag = bags.iter().find(|bag| fs::metadata(bag).unwrap().len() > 1_000_000).expect("a large one");
-    run("chmod", &["u+w", text(bag)]);
-    File::options().write(true).open(bag).unwrap().write_all_at(b"damage", 1_000_000).unwrap();
+    damage(&kitbag);
     let behind = Behind(kitbag.path("mnt"));
     fs::create_dir(&behind.0).unwrap();
     kitbag.run(["mount", "--daemon", "--log-file", "log", "mnt"]).code(0);
@@ -126,4 +125,55 @@ fn mount_in_the_background_speaks_to_the_log_file() {
     let log = || fs::read_to_string(kitbag.path("log")).unwrap();
     assert!(clock::wait_until(Duration::from_secs(10), || log().contains("exit code 4")), "{}", log());
     assert!(log().lines().any(|line| line.contains("] error: ") && line.contains("damaged")), "{}", log());
+}
+
+/// Runs what follows where `/dev` is a few devices and this socket as `/dev/log`, as no other process sees it.
+const BEHIND: &str = r#"
+set -e
+mkdir dev
+mount -t tmpfs none dev
+mknod -m 666 dev/null c 1 3
+mknod -m 666 dev/fuse c 10 229
+: > dev/log
+mount --bind socket dev/log
+mount --rbind dev /dev
+"#;
+
+#[test]
+fn mount_in_the_background_speaks_to_the_system() {
+    if !need::fuse() {
+        return;
+    }
+    let kitbag = saved("head -c 3000000 /dev/urandom > large");
+    damage(&kitbag);
+    let socket = UnixDatagram::bind(kitbag.path("socket")).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    fs::create_dir(kitbag.path("mnt")).unwrap();
+    let command = kitbag.command();
+    let script = format!(
+        "{BEHIND}'{}' mount --daemon mnt; cat 'mnt/latest{}' >/dev/null || :; fusermount3 -u mnt",
+        command.get_program().display(),
+        kitbag.path("live/large").display()
+    );
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "sh", "-c", &script]).current_dir(kitbag.path(".")).env_clear();
+    unshare.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = unshare.output().unwrap();
+    if !output.status.success() && !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can hide /dev");
+        return;
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut bytes = [0; 1000];
+    let length = socket.recv(&mut bytes).unwrap();
+    let said = String::from_utf8_lossy(&bytes[..length]);
+    assert!(said.starts_with("<27>kitbag[") && said.contains("damaged"), "{said}");
+}
+
+/// Damages what is saved of a large file.
+fn damage(kitbag: &Kitbag) {
+    let bags = files_below(&kitbag.path("repository/bags"));
+    let bag = bags.iter().find(|bag| fs::metadata(bag).unwrap().len() > 1_000_000).expect("a large one");
+    run("chmod", &["u+w", text(bag)]);
+    File::options().write(true).open(bag).unwrap().write_all_at(b"damage", 1_000_000).unwrap();
 }

@@ -38,16 +38,17 @@ use crate::store::{SharedStore, Traffic};
 /// # Errors
 /// Why there is none.
 pub fn run(context: &Context, args: &Backup) -> Result<Exit, Failure> {
-    let options = options(context, args)?;
-    let plan = Plan::of(args)?;
+    let here = context.here()?;
     let planned = Planned {
         hook: "before",
-        client: options.client.clone(),
+        client: context.settings.client.clone(),
         repository: place(&context.location()?),
-        roots: options.roots.iter().map(|root| escape(root)).collect(),
+        roots: args.roots.iter().map(|root| escape(&absolute(root, &here))).collect(),
         dry_run: args.dry_run,
     };
-    Night::of(context, &args.nightly, planned)?.around(|| back_up(context, args, options, &plan))
+    let prepare = || Ok((options(context, args)?, Plan::of(args)?));
+    let night = Night::of(context, &args.nightly, planned)?;
+    night.around(prepare, |(options, plan)| back_up(context, args, options, &plan))
 }
 
 /// The backup itself, and what is said of it.

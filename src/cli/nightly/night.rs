@@ -102,11 +102,16 @@ impl<'a> Night<'a> {
         Ok(Self { context, args, timeout, planned })
     }
 
-    /// Runs `backup` when it is time for it, with all that belongs around it.
+    /// Runs `backup` when it is time for it, with all that belongs around it. What `prepare` finds wrong is a failure of the run, too, and found before
+    /// any hook has done anything.
     ///
     /// # Errors
     /// Why there is no generation, or what failed after it was made.
-    pub fn around(&self, backup: impl FnOnce() -> Result<Made, Failure>) -> Result<Exit, Failure> {
+    pub fn around<T>(
+        &self,
+        prepare: impl FnOnce() -> Result<T, Failure>,
+        backup: impl FnOnce(T) -> Result<Made, Failure>,
+    ) -> Result<Exit, Failure> {
         if let Some(why) = self.skipped() {
             return self.skip(why);
         }
@@ -116,7 +121,8 @@ impl<'a> Night<'a> {
         };
         let _awake = (!self.planned.dry_run).then(Awake::keep);
         let clock = SystemClock::new();
-        let (made, outcome) = match self.before().and_then(|()| backup()) {
+        let made = prepare().and_then(|prepared| self.before().and_then(|()| backup(prepared)));
+        let (made, outcome) = match made {
             Ok(mut made) => {
                 let outcome = made.failure.take().map_or(Ok(made.exit), Err);
                 (Some(made), outcome)
