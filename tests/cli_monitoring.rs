@@ -119,10 +119,14 @@ fn sshd_is_asked_no_more_than_for_the_list_of_generations() {
     let url = server.url(&kitbag.path("repository"));
     let config = server.ssh_config();
     let turns = |line: &[&str]| {
-        let before = relay.traffic().turns;
         let more = ["-r", &url, "--ssh-config", config.to_str().expect("UTF-8")];
-        kitbag.run(line.iter().chain(&more)).code(0);
-        relay.traffic().turns - before
+        let once = |_| {
+            let before = relay.traffic().turns;
+            kitbag.run(line.iter().chain(&more)).code(0);
+            relay.traffic().turns - before
+        };
+        // On a busy machine what leaves together may pass apart, so the best of several counts.
+        (0..5).map(once).min().expect("some")
     };
     turns(&["generations"]);
     let (list, clients) = (turns(&["generations"]), turns(&["clients"]));
