@@ -277,3 +277,47 @@ fn a_broken_stream_ends_the_session() {
     let missing = serve(&dir.path().join("missing"), Rights::Full, &[][..], Vec::new());
     assert!(matches!(missing, Err(ServeError::Root { .. })));
 }
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(64))]
+
+    /// Whatever is asked, each request has one answer, or the session ends.
+    #[test]
+    fn any_requests_are_answered_without_panic(
+        requests in proptest::collection::vec((3u8..=20, odd_bytes()), 1..40),
+        rights in proptest::sample::select(vec![Rights::AppendOnly, Rights::ReadOnly, Rights::Full]),
+    ) {
+        let dir = TempDir::new().unwrap();
+        let mut input = vec![0, 0, 0, 5, 1, 0, 0, 0, 3];
+        for (kind, body) in &requests {
+            let packet = [&[*kind, 0, 0, 0, 7][..], body].concat();
+            input.extend(u32::try_from(packet.len()).unwrap().to_be_bytes());
+            input.extend(packet);
+        }
+        let mut output = Vec::new();
+        let outcome = serve(dir.path(), rights, &input[..], &mut output);
+        let mut packets = Packets::default();
+        packets.push(&output);
+        let answers = std::iter::from_fn(|| packets.next_packet().unwrap()).count();
+        proptest::prop_assert!(packets.is_empty());
+        match outcome {
+            Ok(()) => proptest::prop_assert_eq!(answers, requests.len() + 1),
+            Err(error) => proptest::prop_assert!(matches!(error, ServeError::Malformed(_)), "{error}"),
+        }
+    }
+}
+
+/// Fields as requests have them, mostly: short strings, small handles, flags; and some that are none.
+fn odd_bytes() -> impl proptest::strategy::Strategy<Value = Vec<u8>> {
+    use proptest::prelude::*;
+    let string = |bytes: Vec<u8>| [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], &bytes].concat();
+    let path = proptest::sample::select(vec!["", "/", "a", "a/b", "../x", "sessions", BAG, LEASE]);
+    let field = prop_oneof![
+        4 => path.prop_map(move |path| string(path.as_bytes().to_vec())),
+        3 => (0u32..4).prop_map(move |number| string(number.to_be_bytes().to_vec())),
+        2 => (0u32..64).prop_map(|flags| flags.to_be_bytes().to_vec()),
+        1 => proptest::collection::vec(any::<u8>(), 0..12),
+    ];
+    (proptest::collection::vec(field, 1..4), any::<bool>())
+        .prop_map(|(fields, padded)| [fields.concat(), vec![0; if padded { 40 } else { 0 }]].concat())
+}

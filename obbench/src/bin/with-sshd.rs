@@ -1,8 +1,8 @@
 //! Runs a command while an SSH server of its own listens on loopback: `with-sshd [--delay MS] COMMAND [ARGUMENT…]`, so many
 //! milliseconds of round trip away.
 //!
-//! The command finds in its environment `KITBAG_SSH_CONFIG`, a client configuration that knows the server, and
-//! `SFTP_HOST`, the server's name in it. Ends as the command does, and the server ends with it.
+//! The command finds in its environment `KITBAG_SSH_CONFIG`, a client configuration that knows the server, `SFTP_HOST`, the
+//! server's name in it, and `SFTP_AUTHORIZED_KEYS`, the file of the key that may log in. Ends as the command does, and the server ends with it.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -39,6 +39,7 @@ fn run() -> Result<u8, Box<dyn std::error::Error>> {
         .args(words)
         .env("KITBAG_SSH_CONFIG", server.ssh_config())
         .env("SFTP_HOST", HOST)
+        .env("SFTP_AUTHORIZED_KEYS", server.authorized_keys())
         .status()?;
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
