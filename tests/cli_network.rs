@@ -85,6 +85,23 @@ fn sshd_that_never_comes_is_given_up() {
 }
 
 #[test]
+fn a_name_that_nobody_knows_may_be_known_later() {
+    if !need::program("ssh") {
+        return;
+    }
+    for transport in TRANSPORTS {
+        let kitbag = Kitbag::new();
+        kitbag.write("tree/file", "contents\n");
+        let line =
+            ["backup", "tree", "-r", "sftp://somebody@no-such-host.invalid/x", "--transport", transport];
+        kitbag.run(line).code(1).says(&["no-such-host.invalid"]);
+        let outcome = kitbag.run(line.iter().chain(&["--wait-for-network", "--give-up-after", "1s"])).code(1);
+        let lines: Vec<_> = outcome.stderr.lines().collect();
+        assert!(lines.len() == 2 && lines[0].contains("tried again"), "{transport}: {lines:?}");
+    }
+}
+
+#[test]
 fn sshd_that_is_waited_for_can_be_waited_for_no_more() {
     let Some(mut server) = server() else { return };
     server.stop();

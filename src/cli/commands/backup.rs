@@ -94,16 +94,11 @@ fn back_up(context: &Context, args: &Backup, mut options: Options, plan: &Plan) 
     };
     let report = told.report(&clock);
     told.lines().iter().for_each(|line| context.screen.log(log::Level::Info, line));
-    let mut output = Output::new();
-    if context.settings.json {
-        output.json(&report)?;
-    } else if context.settings.verbosity > Verbosity::Quiet {
-        told.lines().iter().try_for_each(|line| output.line(line))?;
-    }
-    output.finish()?;
+    // The backup was made, whether anybody hears of it or not.
+    let unheard = told.say(context, &report).err();
     let report = serde_json::to_value(&report).map_err(|error| Failure::output(&error.into()))?;
     let figures = told.figures();
-    Ok(Made { report, figures, exit, failure: after.failure })
+    Ok(Made { report, figures, exit, failure: after.failure.or(unheard) })
 }
 
 /// Opens the repository (a dry run without the cache, which would keep what was never stored), or makes it where that was asked for and there is none.
@@ -243,6 +238,16 @@ struct Report {
 }
 
 impl Told<'_> {
+    fn say(&self, context: &Context, report: &Report) -> Result<(), Failure> {
+        let mut output = Output::new();
+        if context.settings.json {
+            output.json(report)?;
+        } else if context.settings.verbosity > Verbosity::Quiet {
+            self.lines().iter().try_for_each(|line| output.line(line))?;
+        }
+        output.finish()
+    }
+
     fn report(&self, clock: &dyn Clock) -> Report {
         let published = !self.summary.is_skipped;
         let (forgotten, bytes_removed) = self.after.counts();

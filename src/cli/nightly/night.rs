@@ -1,5 +1,6 @@
 //! All that happens around a backup, in its order.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -143,18 +144,16 @@ impl<'a> Night<'a> {
         (self.args.skip_on_metered && metered::is_metered()).then_some(Skip::Metered)
     }
 
-    /// The turn of this client and repository, waited for where that was asked for. A dry run needs none.
+    /// The turn of this backup, waited for where that was asked for. A dry run needs none.
     fn turn(&self) -> Result<Result<Option<Turn>, Skip>, Failure> {
         if self.planned.dry_run {
             return Ok(Ok(None));
         }
         let turns = Turns::new(self.context.settings.turns.iter().cloned());
         let Planned { client, repository, roots, .. } = &self.planned;
-        let mut backup = vec![repository.as_str(), client.as_str()];
-        backup.extend(roots.iter().map(String::as_str));
-        // In whatever order they were named.
-        backup.get_mut(2..).unwrap_or_default().sort_unstable();
-        backup.dedup();
+        // In whatever order, and however often, they were named.
+        let roots: BTreeSet<_> = roots.iter().map(String::as_str).collect();
+        let backup: Vec<_> = [repository.as_str(), client.as_str()].into_iter().chain(roots).collect();
         match turns.ask(&backup) {
             Asked::Ours(turn) => Ok(Ok(Some(turn))),
             Asked::Taken(holder) if !self.args.wait => Ok(Err(Skip::Running(holder))),
