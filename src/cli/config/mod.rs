@@ -1,7 +1,7 @@
 //! Options that need not be typed: configuration files, profiles in them, and variables.
 //!
 //! Whatever the command line has a long option for can be written into a file under the option's name, so [`definition`] asks
-//! clap what there is, and a new option needs no code here. [`file`] finds the files and reads them if nobody else could have
+//! clap what there is, and a new option needs no code here. [`file`](mod@file) finds the files and reads them if nobody else could have
 //! written them; [`table`] makes settings of what they say, and [`variables`] of the environment.
 //!
 //! Five levels decide: what was typed, variables, the profile, the user's file, the system's file. [`merge`] lets what a higher
