@@ -180,7 +180,8 @@ fn a_reader_that_goes_away_is_no_disaster() {
     // A backup of which nobody hears was made all the same.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let status = kitbag.command().args(["backup", "docs", "--metrics", "kitbag.prom"]).stdout(writer).status();
+    let status =
+        kitbag.command().args(["backup", "docs", "--metrics", "kitbag.prom"]).stdout(writer).status();
     assert_eq!(status.expect("it runs").code(), Some(1));
     assert!(fs::read_to_string(kitbag.path("kitbag.prom")).expect("written").contains("last_success"));
     assert_eq!(kitbag.run(["generations"]).code(0).stdout.lines().count(), 2);
