@@ -42,7 +42,7 @@ const FORMAT: &str = include_str!("../../../doc/format.md");
 /// # Errors
 /// None that can happen: the pages are written into memory.
 pub fn pages() -> io::Result<Vec<Page>> {
-    let mut command = Args::command();
+    let mut command = Args::command().disable_help_subcommand(true);
     command.build();
     let mut pages = Vec::new();
     collect(&command, true, &mut pages)?;
@@ -52,7 +52,7 @@ pub fn pages() -> io::Result<Vec<Page>> {
 
 fn collect(command: &Command, is_top: bool, pages: &mut Vec<Page>) -> io::Result<()> {
     pages.push(page(command, is_top)?);
-    let below = command.get_subcommands().filter(|below| !below.is_hide_set() && below.get_name() != "help");
+    let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     for command in below {
         collect(command, false, pages)?;
     }
@@ -67,7 +67,7 @@ fn page(command: &Command, is_top: bool) -> io::Result<Page> {
             !is_top && (arg.is_global_set() || arg.get_id() == "help" || arg.get_id() == "version");
         arg.hide(is_common)
     };
-    let described = command.clone().mut_args(own).disable_help_subcommand(true);
+    let described = command.clone().mut_args(own);
     let man = Man::new(described)
         .title(name.to_uppercase())
         .section("1")
@@ -144,6 +144,17 @@ mod tests {
         assert!(!text("kitbag-backup").contains("\\-\\-link\\-timeout"), "a common option");
         assert!(text("kitbag").contains("\\-\\-link\\-timeout"));
         assert!(text("kitbag").contains("EXIT STATUS"));
+        // What a page refers to is there, but for what other packages bring.
+        for page in &pages {
+            let text = String::from_utf8(page.text.clone()).unwrap().replace("\\-", "-").replace("\\fR", "");
+            for (at, _) in text.match_indices("(1)") {
+                let start =
+                    text[..at].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '-').map_or(0, |at| at + 1);
+                let named = text[start..at].trim_start_matches(['B', 'I']);
+                let is_there = !named.starts_with("kitbag") || names.contains(&named);
+                assert!(is_there, "{} refers to {named}", page.name);
+            }
+        }
         assert!(text("kitbag-format").contains(".SH SEALING"));
     }
 }
