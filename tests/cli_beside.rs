@@ -176,3 +176,32 @@ fn a_stray_copy_is_named_and_nobody_trips_over_it() {
     kitbag.run(["fsck", "--repair", "--read-data"]).code(0);
     assert!(strays.iter().all(|stray| stray.exists()), "what is not ours is left alone");
 }
+
+/// The largest bag: it holds contents.
+fn damage(kitbag: &Kitbag) {
+    let size = |path: &std::path::PathBuf| std::fs::metadata(path).unwrap().len();
+    let bag = files_below(&kitbag.path("repository/bags")).into_iter().max_by_key(size).unwrap();
+    let mut bytes = std::fs::read(&bag).unwrap();
+    bytes[1000] ^= 1;
+    std::fs::remove_file(&bag).unwrap();
+    std::fs::write(&bag, bytes).unwrap();
+}
+
+/// Whoever has found damage does not build upon it; neither a repair nor anything else is needed for that.
+#[test]
+fn what_was_found_damaged_is_healed_by_rereading() {
+    for find in [&["fsck", "--read-data"][..], &["restore", "--to", "damaged"], &["verify", "--read-data"]] {
+        let kitbag = Kitbag::with_repository();
+        kitbag.write("live/one", noise(1, 500_000));
+        kitbag.run(["backup", "live"]).code(0);
+        damage(&kitbag);
+        assert_ne!(kitbag.run(find).code, Some(0), "{find:?}");
+        kitbag.run(["backup", "--reread", "live"]).code(0);
+        kitbag.run(["restore", "--strip-root", "--to", "back"]).code(0);
+        assert!(common::manifest(&kitbag.path("live")) == common::manifest(&kitbag.path("back")), "{find:?}");
+        // Once nobody needs the damaged bag, it goes, and all is well.
+        kitbag.run(["forget", "--keep", "1"]).code(0);
+        kitbag.run(["gc"]).code(0);
+        kitbag.run(["fsck", "--read-data"]).code(0);
+    }
+}

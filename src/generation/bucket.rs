@@ -115,7 +115,7 @@ fn compare(mut old: Rest<'_>, mut new: Rest<'_>, found: &mut dyn FnMut(BagUse)) 
         let same = common(old.bags, new.bags);
         if same == 0 {
             if old.bags.first().is_some_and(|gone| gone < next) {
-                old.pass(1, span(old.uses, 1));
+                old.pass(1, span(old.uses));
             } else {
                 last = Some(*next);
                 found(new.take().ok_or_else(wrong)?);
@@ -125,8 +125,7 @@ fn compare(mut old: Rest<'_>, mut new: Rest<'_>, found: &mut dyn FnMut(BagUse)) 
         }
         // Ascending, as they were in the other.
         last = new.bags.get(same.saturating_sub(1)).copied();
-        let len = span(new.uses, same);
-        if new.uses.get(..len) == old.uses.get(..len) {
+        if let Some(len) = same_uses(old.uses, new.uses, same) {
             old.pass(same, len);
             new.pass(same, len);
             continue;
@@ -146,33 +145,52 @@ fn compare(mut old: Rest<'_>, mut new: Rest<'_>, found: &mut dyn FnMut(BagUse)) 
 fn common(old: &[[u8; BagId::LEN]], new: &[[u8; BagId::LEN]]) -> usize {
     let (old_runs, _) = old.as_chunks::<8>();
     let (new_runs, _) = new.as_chunks::<8>();
-    let runs = old_runs.iter().zip(new_runs).take_while(|(old, new)| old == new).count();
+    let runs = old_runs.iter().zip(new_runs).take_while(|(old, new)| is_same_run(old, new)).count();
     let start = runs.saturating_mul(8);
     let tail = old.iter().zip(new).skip(start);
     start.saturating_add(tail.take_while(|(old, new)| old == new).count())
 }
 
-/// The bytes that the counts of so many entries take, if they are valid: three numbers each, the last byte of each number being the one without the top bit.
-fn span(uses: &[u8], entries: usize) -> usize {
+/// Whether eight ids are the same.
+fn is_same_run(old: &[[u8; BagId::LEN]; 8], new: &[[u8; BagId::LEN]; 8]) -> bool {
+    let differs = |old: &[u8; BagId::LEN], new: &[u8; BagId::LEN]| {
+        u128::from_ne_bytes(*old) ^ u128::from_ne_bytes(*new)
+    };
+    old.iter().zip(new).fold(0, |all, (old, new)| all | differs(old, new)) == 0
+}
+
+/// The bytes that the counts of so many entries take at the beginning of both, if they are the same there. Of what is valid in one of them, that is the end of an entry: three numbers each, the
+/// last byte of each number being the one without the top bit.
+fn same_uses(old: &[u8], new: &[u8], entries: usize) -> Option<usize> {
     let mut ends = entries.saturating_mul(3);
     let mut len = 0usize;
-    let (blocks, _) = uses.as_chunks::<32>();
-    for block in blocks {
-        let here: u8 = block.iter().map(|byte| u8::from(byte & 0x80 == 0)).sum();
-        if usize::from(here) >= ends {
+    let ((old_blocks, _), (new_blocks, _)) = (old.as_chunks::<32>(), new.as_chunks::<32>());
+    for (old, new) in old_blocks.iter().zip(new_blocks) {
+        let here = usize::from(new.iter().map(|byte| u8::from(byte & 0x80 == 0)).sum::<u8>());
+        if here >= ends || old != new {
             break;
         }
-        ends = ends.saturating_sub(usize::from(here));
+        ends = ends.saturating_sub(here);
         len = len.saturating_add(32);
     }
-    for byte in uses.get(len..).unwrap_or_default() {
+    let rest = old.get(len..).unwrap_or_default().iter().zip(new.get(len..).unwrap_or_default());
+    for (old, new) in rest {
         if ends == 0 {
             break;
         }
-        ends = ends.saturating_sub(usize::from(byte & 0x80 == 0));
+        if old != new {
+            return None;
+        }
+        ends = ends.saturating_sub(usize::from(new & 0x80 == 0));
         len = len.saturating_add(1);
     }
-    len
+    (ends == 0).then_some(len)
+}
+
+/// The bytes that the counts of an entry take, if it is valid.
+fn span(uses: &[u8]) -> usize {
+    let ends = uses.iter().enumerate().filter(|(_, byte)| **byte & 0x80 == 0).map(|(at, _)| at);
+    ends.take(3).last().map_or(uses.len(), |last| last.saturating_add(1))
 }
 
 #[cfg(test)]
