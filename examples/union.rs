@@ -35,9 +35,9 @@ impl Dice {
     }
 }
 
-/// Processor time of this thread, which a busy machine changes little.
+/// Processor time of this program, which a busy machine changes little.
 fn cpu() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.try_into().unwrap(), now.tv_nsec.try_into().unwrap())
 }
 
@@ -74,12 +74,9 @@ fn main() {
         let list = BagListRef { bits, buckets: references.iter().map(|one| one.unwrap()).collect() };
         let (begun, begun_cpu) = (Instant::now(), cpu());
         let wanted = union.wanted(&list);
-        let mut adding = union.adding();
-        for bucket in wanted {
-            read += 1;
-            adding.add(&bucket, &encoded[bucket.at]).unwrap();
-        }
-        drop(adding);
+        read += wanted.len();
+        let all: Vec<_> = wanted.into_iter().map(|bucket| (bucket, &encoded[bucket.at][..])).collect();
+        union.add(&all).unwrap();
         time += begun.elapsed();
         time_cpu += cpu() - begun_cpu;
         stale.fill(false);
@@ -99,7 +96,7 @@ fn main() {
     println!(
         "{generations} generations of {bags} bags, {changed} changed from one to the next: {read} buckets read, {} entries decoded, {} distinct bags, {:.2} s ({:.2} s of processor time)",
         union.decoded(),
-        union.bags().len(),
+        union.len(),
         time.as_secs_f64(),
         time_cpu.as_secs_f64()
     );

@@ -39,6 +39,21 @@ struct Wanted {
     buckets: Vec<Bucket>,
 }
 
+impl Wanted {
+    fn unreadable(&self, reason: &dyn std::fmt::Display) -> GcError {
+        unreadable(layout::generation(self.client, self.id).to_string(), reason)
+    }
+}
+
+/// An opened block, and what is wanted of it.
+type Landed<'a> = (Vec<u8>, Vec<(&'a Wanted, &'a Bucket)>);
+
+/// As many buckets are taken in together, which pays for a second thread.
+const TOGETHER: usize = 256;
+
+/// Bytes of opened blocks that are held for that at most.
+const HELD: usize = 16 << 20;
+
 /// Records asked for.
 type Records = Vec<((ClientId, GenerationId), Pending<Vec<u8>>)>;
 
@@ -127,9 +142,9 @@ impl<'a> Known<'a> {
         }
         drop(places);
         let (repository, reader) = (self.repository, self.reader);
-        let mut adding = self.union.adding();
         let mut later = blocks.into_iter();
         let mut under_way = VecDeque::new();
+        let mut landed: Vec<Landed<'_>> = Vec::new();
         loop {
             while under_way.len() < AT_ONCE
                 && let Some((place, buckets)) = later.next()
@@ -141,23 +156,37 @@ impl<'a> Known<'a> {
                 let asked = reader.store(kind).read(&name, place.offset, u64::from(place.stored));
                 under_way.push_back((place, buckets, asked));
             }
-            let Some((place, buckets, answer)) = under_way.pop_front() else { return Ok(()) };
-            let opened = block(repository, reader, &place, answer);
+            let next = under_way.pop_front();
+            let count: usize = landed.iter().map(|(_, buckets)| buckets.len()).sum();
+            let bytes: usize = landed.iter().map(|(block, _)| block.len()).sum();
+            if next.is_none() || count >= TOGETHER || bytes >= HELD {
+                self.take_in(&std::mem::take(&mut landed))?;
+            }
+            let Some((place, buckets, answer)) = next else { return Ok(()) };
+            let opened = match (block(repository, reader, &place, answer), buckets.first()) {
+                (Err(ReadError::Store(error)), _) if !is_damage(&error) => return Err(error.into()),
+                (Err(error), Some((one, _))) => return Err(one.unreadable(&error)),
+                (opened, _) => opened.unwrap_or_default(),
+            };
+            landed.push((opened, buckets));
+        }
+    }
+
+    /// Takes in buckets that are here, in this order.
+    fn take_in(&mut self, landed: &[Landed<'_>]) -> Result<(), GcError> {
+        let mut all = Vec::new();
+        let mut whose = Vec::new();
+        for (block, buckets) in landed {
             for (one, bucket) in buckets {
-                let reason = |error: &dyn std::fmt::Display| {
-                    unreadable(layout::generation(one.client, one.id).to_string(), error)
-                };
-                let block = match &opened {
-                    Ok(block) => block,
-                    Err(ReadError::Store(error)) if !is_damage(error) => {
-                        return Err(error.duplicate().into());
-                    }
-                    Err(error) => return Err(reason(error)),
-                };
-                let bytes = reader.object(&bucket.reference, block).map_err(|error| reason(&error))?;
-                adding.add(bucket, bytes).map_err(|error| reason(&error))?;
+                let bytes = self.reader.object(&bucket.reference, block);
+                all.push((**bucket, bytes.map_err(|error| one.unreadable(&error))?));
+                whose.push(*one);
             }
         }
+        self.union.add(&all).map_err(|bad| match whose.get(bad.at) {
+            Some(one) => one.unreadable(&bad.source),
+            None => unreadable("a generation".to_owned(), &bad.source),
+        })
     }
 }
 
@@ -264,7 +293,7 @@ mod tests {
         let mut known = Known::new(&repository, &reader);
         known.learn(&keys).unwrap();
         assert_eq!(known.generations.len(), 60);
-        assert_eq!(known.union.bags().len(), 300 + 59 + 60, "with the bags that hold the lists");
+        assert_eq!(known.union.len(), 300 + 59 + 60, "with the bags that hold the lists");
         assert_eq!(known.union.decoded(), 300 + 59);
     }
 }

@@ -109,7 +109,7 @@ mod tests {
             .iter()
             .map(|number| BagUse { bag: bag(*number), kind: BagKind::Data, objects: 1, bytes: 5 })
             .collect();
-        union.adding().add(&buckets[0], &encode_bucket(&uses)).unwrap();
+        union.add(&[(buckets[0], &encode_bucket(&uses))]).unwrap();
         union
     }
 

@@ -59,7 +59,7 @@ pub fn choose(survey: &Survey, union: &Union, limits: &Limits, is_young: &dyn Fn
     let mut candidates: HashMap<BagId, Candidate> = HashMap::new();
     for entry in survey.segments.iter().flat_map(|segment| &segment.bags) {
         let bag = entry.bag;
-        let needed = union.bags().get(&bag).copied();
+        let needed = union.need(bag);
         let is_there = survey.below.bags.contains_key(&bag) && !is_young(bag);
         let is_condemned = survey.sentences.iter().any(|sentence| sentence.list.names(bag));
         if is_there && !is_condemned && (needed.is_some() || targets.contains(&bag)) {
