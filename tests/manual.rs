@@ -35,7 +35,7 @@ const ELSEWHERE: [&str; 3] = ["/srv/backups", "/mnt/new", "/media/disk"];
 
 /// Programs that are not ours: what they do here.
 const STAND_INS: [(&str, &str); 9] = [
-    ("sudo", r#"case $1 in install) mkdir -p "${@: -1}" ;; *) "$@" ;; esac"#),
+    ("sudo", r#"case $1 in adduser) ;; install) mkdir -p "${@: -1}" ;; *) "$@" ;; esac"#),
     ("apt", ":"),
     ("systemctl", ":"),
     ("journalctl", ":"),
