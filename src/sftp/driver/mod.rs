@@ -105,6 +105,8 @@ struct Standing {
     cap: usize,
     /// Which bulk channel is served first next time.
     turn: usize,
+    /// Which bulk channel's request is sent first next time.
+    next: usize,
     /// Since when it stands.
     since: Duration,
     pulse: Pulse,
@@ -120,6 +122,15 @@ impl Standing {
     /// Whether the server owes an answer to a request.
     fn is_busy(&self) -> bool {
         self.channels.values().any(|channel| channel.session.outstanding() > 0)
+    }
+
+    fn bulk(&self) -> impl Iterator<Item = &Channel> {
+        self.channels.values().filter(|channel| channel.id != CONTROL)
+    }
+
+    /// Bytes under way on the bulk channels.
+    fn under_way(&self) -> u64 {
+        self.bulk().map(|channel| channel.session.cost()).sum()
     }
 
     /// Whether the server owes a channel.
@@ -220,6 +231,7 @@ impl Driver {
             next_channel: 1,
             cap: self.settings.most_bulk_channels,
             turn: 0,
+            next: 0,
             since: now,
             pulse: Pulse::new(now),
             distance: Distance::default(),
@@ -272,56 +284,69 @@ impl Driver {
         }
     }
 
-    /// Moves requests into the sessions as far as the budgets allow.
+    /// Moves requests into the sessions as far as the budgets allow: those of the control channel, and of the others one at a time in turn,
+    /// so that no file waits for all of another.
     fn fill(&self, standing: &mut Standing, now: Duration) {
-        let mut idle = !standing.is_busy();
-        let mut used: u64 = standing.channels.values().map(|channel| channel.session.cost()).sum();
+        while self.send_next(standing, CONTROL, now) {}
+        let mut bulk: Vec<ChannelId> =
+            standing.channels.keys().copied().filter(|id| *id != CONTROL).collect();
+        if bulk.is_empty() {
+            return;
+        }
+        let mut used = standing.under_way();
         let budget = standing.pace.room(standing.distance.nearest()).min(self.settings.link_budget);
         self.shared.set_pieces(budget / PIECES);
-        for channel in standing.channels.values_mut() {
-            loop {
-                let cost = channel.session.cost();
-                let mut room = self.settings.channel_budget.saturating_sub(cost);
-                if channel.id != CONTROL {
-                    room = room.min(budget.saturating_sub(used));
+        let first = standing.next % bulk.len();
+        bulk.rotate_left(first);
+        while !bulk.is_empty() && used < budget {
+            bulk.retain(|id| {
+                let is_sent = used < budget && self.send_next(standing, *id, now);
+                if is_sent {
+                    standing.next = standing.next.wrapping_add(1);
+                    used = standing.under_way();
                 }
-                // A request larger than any budget still goes when it is alone.
-                let room = if cost == 0 && used == 0 { u64::MAX } else { room };
-                let Some(mut submission) = channel.next(room, &self.settings) else {
-                    if channel.is_waiting() {
-                        standing.pace.limits();
-                    }
-                    break;
-                };
-                if !channel.foretell(&mut submission) {
-                    submission.fail(RequestError::ChannelLost("the handle is not known yet".to_owned()));
-                    continue;
-                }
-                if idle {
-                    add(&self.shared.counters.serial_waits, 1);
-                    tracing::trace!("a serial wait");
-                    standing.pulse = Pulse::new(now);
-                    standing.pace.begins(now);
-                    if channel.open {
-                        standing.distance.asks(now);
-                    }
-                    idle = false;
-                }
-                if channel.session.greet() {
-                    self.count(channel.id, Kind::Init);
-                    // Many small files need no limits, but a channel for bulk will carry large ones.
-                    if channel.id != CONTROL && !self.lacks(extension::LIMITS) {
-                        self.count(channel.id, Kind::Limits);
-                        channel.session.send(&Request::Limits, Ticket::Limits);
-                    }
-                }
-                self.count(channel.id, submission.request.kind());
-                tracing::trace!(channel = channel.id.0, number = submission.number, kind = ?submission.request.kind(), "sent");
-                used = used.saturating_add(submission.request.cost());
-                let request = submission.request.clone();
-                channel.session.send(&request, Ticket::Request(submission));
+                is_sent
+            });
+        }
+        if used >= budget && standing.bulk().any(Channel::is_waiting) {
+            standing.pace.limits();
+        }
+    }
+
+    /// Moves the next request of a channel into its session; whether there was one for which the channel has room.
+    fn send_next(&self, standing: &mut Standing, id: ChannelId, now: Duration) -> bool {
+        let is_idle = !standing.is_busy();
+        let Some(channel) = standing.channels.get_mut(&id) else { return false };
+        let cost = channel.session.cost();
+        // A request larger than any budget still goes when it is alone.
+        let room = if cost == 0 { u64::MAX } else { self.settings.channel_budget.saturating_sub(cost) };
+        let Some(mut submission) = channel.next(room, &self.settings) else { return false };
+        if !channel.foretell(&mut submission) {
+            submission.fail(RequestError::ChannelLost("the handle is not known yet".to_owned()));
+            return true;
+        }
+        if is_idle {
+            add(&self.shared.counters.serial_waits, 1);
+            tracing::trace!("a serial wait");
+            standing.pulse = Pulse::new(now);
+            standing.pace.begins(now);
+            if channel.open {
+                standing.distance.asks(now);
             }
         }
+        if channel.session.greet() {
+            self.count(id, Kind::Init);
+            // Many small files need no limits, but a channel for bulk will carry large ones.
+            if id != CONTROL && !self.lacks(extension::LIMITS) {
+                self.count(id, Kind::Limits);
+                channel.session.send(&Request::Limits, Ticket::Limits);
+            }
+        }
+        self.count(id, submission.request.kind());
+        tracing::trace!(channel = id.0, number = submission.number, kind = ?submission.request.kind(), "sent");
+        let request = submission.request.clone();
+        channel.session.send(&request, Ticket::Request(submission));
+        true
     }
 
     /// Whether the server is known not to offer an extension.

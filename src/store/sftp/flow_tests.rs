@@ -1,5 +1,6 @@
 //! How bytes are spread over channels, and what bounds them, against a server in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -109,6 +110,34 @@ fn a_far_server_gets_more_channels() {
         .collect();
     assert_eq!(uploads.len(), 8);
     assert_eq!(machine.most_channels(), 9);
+}
+
+/// On a line that carries little, where few bytes may be under way, no file waits until all of another is there.
+#[test]
+fn files_take_turns() {
+    let machine = machine();
+    machine.set_latency(Duration::from_millis(5));
+    let settings = Settings { keep_log: true, link_budget: 300 << 10, ..Settings::default() };
+    let clock = Arc::new(SystemClock::new());
+    let store = SftpStore::new(machine.connector(), clock, settings, b"/repo".to_vec(), "the machine".into());
+    let store = store.unwrap();
+    std::thread::scope(|scope| {
+        for file in ["bags/aa/one", "bags/bb/one"] {
+            let mut upload = store.create(&name(file).with_suffix(".part"), Class::Bulk);
+            upload.created().unwrap();
+            scope.spawn(move || fill(upload, file).unwrap());
+        }
+    });
+    let writes = store.log().into_iter().filter(|(_, kind)| *kind == Kind::Write);
+    let mut sent = BTreeMap::<_, usize>::new();
+    let all = (PIECES << 20).div_ceil(255 * 1024);
+    for (channel, _) in writes {
+        *sent.entry(channel).or_default() += 1;
+        if sent.values().any(|count| *count >= all) {
+            break;
+        }
+    }
+    assert!(sent.len() == 2 && sent.values().all(|count| *count > all / 3), "{sent:?} of {all}");
 }
 
 /// What was acknowledged is not sent again, and little is not: 4 MiB of a file, and a file on a channel.
