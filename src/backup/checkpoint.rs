@@ -184,6 +184,19 @@ impl Checkpoints<'_> {
         snapshots: Vec<Snapshot>,
     ) -> Result<Option<Generation>, BackupError> {
         self.walk.sink.tree.begin_checkpoint()?;
+        let made = self.counted(session, snapshots);
+        if !matches!(made, Ok(Some(_))) {
+            // The pages that were made for it are not to stay in the count, however far it came. A thread that has stopped is found by the others.
+            drop(self.walk.sink.tree.settle());
+        }
+        made
+    }
+
+    fn counted(
+        &self,
+        session: &Session,
+        snapshots: Vec<Snapshot>,
+    ) -> Result<Option<Generation>, BackupError> {
         let roots = self.partial_roots(snapshots)?;
         if roots.is_empty() {
             return Ok(None);

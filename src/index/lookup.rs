@@ -138,7 +138,8 @@ impl Index {
     /// added into the tables; a caller who is faster than that thread is held up by 5 ms a bag, so that memory stays bounded.
     ///
     /// # Errors
-    /// When such a thread failed, or could not be started. What was added is still known.
+    /// When such a thread failed, or could not be started: once, since no other is tried. What was added is still known, and what is added later
+    /// stays in memory, too, without a bound.
     pub fn insert(&mut self, bag: &SegmentBag) -> Result<(), IndexError> {
         let number = self.delta.insert(bag);
         self.alive.insert(number..number.saturating_add(1));
