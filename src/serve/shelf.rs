@@ -67,8 +67,14 @@ impl OpenFile {
         how.set(OFlags::CREATE, has(flag::CREATE));
         how.set(OFlags::EXCL, has(flag::CREATE) && has(flag::EXCLUSIVE));
         let mode = if has(flag::CREATE) { file_mode(attrs) } else { Mode::empty() };
-        if !has(flag::CREATE) && !is_file(&tree.stat(spot)?) {
-            return Err(not_a_file());
+        if !has(flag::CREATE) {
+            let stat = tree.stat(spot)?;
+            if !is_file(&stat) {
+                return Err(not_a_file());
+            }
+            if is_guarded && writes {
+                may_still_change(&stat)?;
+            }
         }
         let file = tree.open_at(spot, how, mode)?;
         let stat = rustix::fs::fstat(&file)?;
@@ -145,21 +151,33 @@ pub(super) fn publish(tree: &Tree, from: &Spot, to: &Spot) -> Result<(), Refusal
     }
     // Before, so that it is closed under whatever name a crash leaves it; and afterwards, because another file may have come under the old name in
     // between. The new name cannot change its file any more. What could not be renamed stays closed: it can be renamed again, or removed.
-    close_for_good(tree, from)?;
+    let file = close_for_good(tree, from)?;
     tree.rename(from, to, false)?;
-    close_for_good(tree, to)
+    let (closed, published) = (rustix::fs::fstat(&file)?, tree.stat(to)?);
+    if (closed.st_dev, closed.st_ino) != (published.st_dev, published.st_ino) {
+        close_for_good(tree, to)?;
+    }
+    Ok(())
 }
 
-/// Takes the permission to write from a file. What others were writing is written when this returns, and nothing after it.
-fn close_for_good(tree: &Tree, spot: &Spot) -> Result<(), Refusal> {
+/// Takes the permission to write from a file, and gives the file. What others were writing is written when this returns, and nothing after it.
+fn close_for_good(tree: &Tree, spot: &Spot) -> Result<OwnedFd, Refusal> {
     let file = match tree.open_at(spot, OFlags::RDWR, Mode::empty()) {
-        // It is closed already.
-        Err(Errno::ACCESS) => tree.open_at(spot, OFlags::RDONLY, Mode::empty())?,
+        Err(Errno::ACCESS) => {
+            let file = tree.open_at(spot, OFlags::RDONLY, Mode::empty())?;
+            // It is closed already, by somebody who had the lock. Over NFS that could not even be taken: it is given to those who may write.
+            return match may_still_change(&rustix::fs::fstat(&file)?) {
+                Ok(()) => Err(Errno::ACCESS.into()),
+                Err(_) => Ok(file),
+            };
+        }
         opened => opened?,
     };
-    let _lock = Lock::take(&file, FlockOperation::LockExclusive)?;
+    let lock = Lock::take(&file, FlockOperation::LockExclusive)?;
     let mode = rustix::fs::fstat(&file)?.st_mode & 0o444;
-    Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?)
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(mode))?;
+    drop(lock);
+    Ok(file)
 }
 
 /// Changes attributes: length, permissions and times, as far as they are named. Owners stay as they are.
