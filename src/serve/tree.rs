@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatVfs};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, StatVfs};
 use rustix::io::Errno;
 
 use super::spot::Spot;
@@ -109,8 +109,12 @@ impl Tree {
         }
         match rustix::fs::renameat_with(&from_dir, from, &to_dir, to, RenameFlags::NOREPLACE) {
             // Some file systems cannot do that: then a second name is made, which never overwrites, and the first one removed. If that fails,
-            // the file has both: it is published all the same.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            // the file has both: it is published all the same. A directory has one name only.
+            Err(error @ (Errno::INVAL | Errno::NOSYS | Errno::NOTSUP)) => {
+                let stat = rustix::fs::statat(&from_dir, from, AtFlags::SYMLINK_NOFOLLOW)?;
+                if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+                    return Err(error);
+                }
                 rustix::fs::linkat(&from_dir, from, &to_dir, to, AtFlags::empty())?;
                 let _ = rustix::fs::unlinkat(&from_dir, from, AtFlags::empty());
                 Ok(())
