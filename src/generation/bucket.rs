@@ -240,6 +240,22 @@ mod tests {
         }
 
         #[test]
+        fn counts_that_are_cut_off_are_seen_beside_those_before(before: Bags, after: Bags, at: prop::sample::Index) {
+            let (before, after) = (uses(&before), uses(&after));
+            for (before, after) in [(&before, &after), (&after, &after)] {
+                let bytes = encode(after);
+                let wire: Wire<'_> = codec::decode(&bytes, "bag list", MAX_BUCKET).unwrap();
+                if wire.uses.is_empty() {
+                    continue;
+                }
+                let cut = codec::encode(&Wire { uses: &wire.uses[..at.index(wire.uses.len())], ..wire });
+                let mut bucket = Kept::default();
+                bucket.replace(&encode(before), &mut |_| ()).unwrap();
+                prop_assert!(bucket.replace(&cut, &mut |_| ()).is_err());
+            }
+        }
+
+        #[test]
         fn a_flipped_byte_is_seen_as_it_is_without_the_other(before: Bags, at: prop::sample::Index, with in 1..=255u8) {
             let good = encode(&uses(&before));
             let mut bytes = good.clone();
