@@ -48,7 +48,10 @@ impl Server {
             (_, false) => return Err(Malformed("a request before the greeting")),
             (_, true) => {}
         }
-        Ok(self.carry_out(asked).unwrap_or_else(Reply::from))
+        Ok(self.carry_out(asked).unwrap_or_else(|refusal| match self.rights {
+            Rights::Full => refusal.into(),
+            _ => refusal.of_guarded().into(),
+        }))
     }
 
     fn hello(&self) -> Reply {
