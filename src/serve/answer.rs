@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::{BufMut as _, Bytes};
 use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::handles::{Handles, MOST, Open};
 use super::listing::{self, Listing};
@@ -166,11 +167,21 @@ impl Server {
 
     fn rename(&self, from: &Spot, to: &Spot) -> Result<Reply, Refusal> {
         self.rights.may_rename(from, to)?;
+        self.may_add_key(to)?;
         match self.rights {
             Rights::Full => self.tree.rename(from, to, false)?,
             _ => shelf::publish(&self.tree, from, to)?,
         }
         Ok(ok())
+    }
+
+    /// Whether a name may be published though it is a key slot's: only as long as the repository is being made.
+    fn may_add_key(&self, spot: &Spot) -> Result<(), Refusal> {
+        match self.rights.forbidden_by(spot).map(|config| self.tree.stat(&config)) {
+            None | Some(Err(Errno::NOENT)) => Ok(()),
+            Some(Ok(_)) => Err(Refusal::denied("this key may not add keys to a repository")),
+            Some(Err(error)) => Err(error.into()),
+        }
     }
 
     fn room(&self, spot: &Spot) -> Result<Reply, Refusal> {

@@ -79,6 +79,14 @@ impl Rights {
         }
     }
 
+    /// The file whose existence forbids to publish this name: key slots come with the configuration, or not at all. Whoever opens the repository tries all of
+    /// them, and how long that takes, each slot says itself.
+    pub(super) fn forbidden_by(self, spot: &Spot) -> Option<Spot> {
+        let (above, _) = spot.split().filter(|_| self != Self::Full)?;
+        let (_, top) = above.split_last().filter(|(last, _)| *last == b"keys")?;
+        Some(Spot::below(top, b"config"))
+    }
+
     /// Whether a directory may be made.
     pub(super) fn may_make_dir(self, spot: &Spot) -> Result<(), Refusal> {
         self.may_write()?;

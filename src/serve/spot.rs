@@ -32,6 +32,11 @@ impl Spot {
         Ok(Self(names))
     }
 
+    /// A name in a directory.
+    pub(super) fn below(dir: &[Vec<u8>], name: &[u8]) -> Self {
+        Self(dir.iter().cloned().chain([name.to_vec()]).collect())
+    }
+
     /// The names, the outermost first.
     pub(super) fn names(&self) -> &[Vec<u8>] {
         &self.0

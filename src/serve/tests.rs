@@ -186,6 +186,30 @@ fn what_makes_a_collector_remove_bags_cannot_be_published() {
 }
 
 #[test]
+fn keys_come_with_the_repository_or_from_another_key() {
+    let mut site = Site::new(Rights::AppendOnly);
+    fs::create_dir(site.at("keys")).unwrap();
+    let publish = |site: &mut Site, id: &str| {
+        let (part, to) = (path(&format!("keys/{id}.part")), path(&format!("keys/{id}")));
+        handle(site.open(&format!("keys/{id}.part"), CREATE));
+        site.code(Asked::Rename { from: part, to })
+    };
+    assert_eq!(publish(&mut site, "0123456789abcde0"), Code::Ok);
+    fs::write(site.at("config"), "").unwrap();
+    assert_eq!(publish(&mut site, "0123456789abcde1"), Code::PermissionDenied);
+    let mut full = Site::server(&site.dir, Rights::Full, false);
+    let [from, to] = ["keys/0123456789abcde1.part", "keys/0123456789abcde1"].map(path);
+    assert_eq!(code(full.answer(Asked::Rename { from, to }).unwrap()), Code::Ok);
+}
+
+#[test]
+fn a_directory_that_cannot_be_renamed_is_no_matter_of_permission() {
+    let mut site = Site::new(Rights::Full);
+    let rename = Asked::Rename { from: path("bags"), to: path("bags/ab/x") };
+    assert_eq!(site.code(rename), Code::BadMessage);
+}
+
+#[test]
 fn handles_are_numbered_as_openssh_numbers_them() {
     let mut site = Site::new(Rights::ReadOnly);
     fs::write(site.at(BAG), "").unwrap();
