@@ -229,7 +229,7 @@ fn condemned_and_moved() {
     };
     same("condemned", &list.encode());
     assert_eq!(condemned::List::decode(&golden("condemned")).unwrap(), list);
-    let waits = Waits { ids: [6, 7].map(|id| GenerationId([id; 8])).into() };
+    let waits: Waits = [6, 7].map(|id| GenerationId([id; 8])).into_iter().collect();
     same("condemned-waits", &waits.encode());
     assert_eq!(Waits::decode(&golden("condemned-waits")).unwrap(), waits);
     let doomed = Doomed { bags: [first].into() };

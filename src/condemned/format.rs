@@ -29,12 +29,20 @@ pub struct List {
     pub seen: BTreeSet<GenerationId>,
 }
 
-/// `condemned/<id>.waits`: who may still refer to what is on the list.
+/// `condemned/<id>.waits`: who may still refer to what is on the list: the sessions that were there after the list was published, and the generations that were published between
+/// seeing the others and that. A session and what it publishes have one id.
+///
+/// Of each id there is a hash. Who reads this could meddle with the lease of a session whose id he knew, though he may only add.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Waits {
-    /// The sessions that were there after the list was published, and the generations that were published between seeing the others and that: a session and what it publishes have one id.
-    pub ids: BTreeSet<GenerationId>,
+    marks: BTreeSet<[u8; MARK]>,
 }
+
+/// The length of a hash of an id.
+const MARK: usize = 16;
+
+/// What the hashes are for.
+const WAITS: &str = "kitbag 2026-11 v1 waits";
 
 /// `condemned/<id>.doomed`: what is removed of the list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -139,10 +147,16 @@ impl List {
 }
 
 impl Waits {
+    /// Whether this is one of those that are waited for.
+    #[must_use]
+    pub fn names(&self, id: GenerationId) -> bool {
+        self.marks.contains(&mark(id))
+    }
+
     /// The plaintext.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        codec::encode(&WireIds { ids: generations(&self.ids) })
+        codec::encode(&WireIds { ids: self.marks.iter().flatten().copied().collect() })
     }
 
     /// The list that these bytes are.
@@ -151,8 +165,20 @@ impl Waits {
     /// When they are none.
     pub fn decode(bytes: &[u8]) -> Result<Self, ListError> {
         let wire: WireIds = codec::decode(bytes, "list of sessions", MAX_LIST)?;
-        Ok(Self { ids: split_generations(&wire.ids)? })
+        Ok(Self { marks: split(&wire.ids, MARK, |mark| mark.try_into().ok())? })
     }
+}
+
+impl FromIterator<GenerationId> for Waits {
+    fn from_iter<I: IntoIterator<Item = GenerationId>>(ids: I) -> Self {
+        Self { marks: ids.into_iter().map(mark).collect() }
+    }
+}
+
+fn mark(id: GenerationId) -> [u8; MARK] {
+    let mut mark = [0; MARK];
+    blake3::Hasher::new_derive_key(WAITS).update(id.as_bytes()).finalize_xof().fill(&mut mark);
+    mark
 }
 
 impl Doomed {
@@ -186,9 +212,15 @@ mod tests {
                 thinned: BTreeSet::new(),
                 seen: seen.iter().copied().map(GenerationId).collect(),
             };
-            prop_assert_eq!(List::decode(&list.encode()).unwrap(), list);
-            let waits = Waits { ids: seen.into_iter().map(GenerationId).collect() };
-            prop_assert_eq!(Waits::decode(&waits.encode()).unwrap(), waits);
+            prop_assert_eq!(&List::decode(&list.encode()).unwrap(), &list);
+            let waits: Waits = list.seen.iter().copied().collect();
+            let encoded = waits.encode();
+            prop_assert_eq!(Waits::decode(&encoded).unwrap(), waits.clone());
+            // They are recognised, but cannot be read off.
+            for id in &list.seen {
+                prop_assert!(waits.names(*id) && !encoded.windows(8).any(|some| some == id.as_bytes()));
+            }
+            prop_assert!(list.seen.contains(&GenerationId([7; 8])) || !waits.names(GenerationId([7; 8])));
             let doomed = Doomed { bags: dead.into_iter().map(BagId).collect() };
             prop_assert_eq!(Doomed::decode(&doomed.encode()).unwrap(), doomed);
         }

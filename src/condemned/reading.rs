@@ -68,7 +68,7 @@ impl Sentence {
         if self.doomed.is_some() || self.list.seen.contains(&generation) {
             return false;
         }
-        self.waits.as_ref().is_none_or(|waits| waits.ids.contains(&generation))
+        self.waits.as_ref().is_none_or(|waits| waits.names(generation))
     }
 }
 

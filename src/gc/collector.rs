@@ -367,7 +367,7 @@ impl<'a> Collector<'a> {
 /// Whom a list waits for: those who are writing, and what was published since the generations were seen.
 fn waits(list: &List, others: &[Held], known: &Known<'_>) -> Waits {
     let unseen: Vec<GenerationId> = ids(known).difference(&list.seen).copied().collect();
-    Waits { ids: others.iter().map(|held| held.id).chain(unseen).collect() }
+    others.iter().map(|held| held.id).chain(unseen).collect()
 }
 
 fn remove_bags(sweep: &mut Sweep<'_>, survey: &Survey, bags: &BTreeSet<BagId>) {

@@ -14,7 +14,7 @@ use crate::reach::Union;
 #[must_use]
 pub fn is_ripe(sentence: &Sentence, sessions: &[Held]) -> bool {
     let Some(waits) = &sentence.waits else { return false };
-    sentence.doomed.is_none() && !sessions.iter().any(|held| waits.ids.contains(&held.id))
+    sentence.doomed.is_none() && !sessions.iter().any(|held| waits.names(held.id))
 }
 
 /// What is removed of a list: all but what generations need after all. `union` is what they name now, `unmoved` those thinned bags to which one of the list's waits refers where nothing was copied.
