@@ -396,12 +396,16 @@ fn tag(root: &Path) {
 }
 
 /// Makes a directory, or makes sure that it is this user's and nobody else's to read.
-fn private_directory(path: &Path) -> Result<(), CacheError> {
+///
+/// # Errors
+/// `Foreign`, `Unusable`.
+pub fn private_directory(path: &Path) -> Result<(), CacheError> {
     let directory = || text::escape(path.as_os_str().as_encoded_bytes());
     let check = || {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let metadata = fs::metadata(path)?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
+        let (metadata, user) = (fs::metadata(path)?, rustix::process::geteuid().as_raw());
+        // A link, too, must be this user's: another's could lead to any directory of this user, whose mode is none of a cache's business.
+        if metadata.uid() != user || fs::symlink_metadata(path)?.uid() != user {
             return Ok(false);
         }
         if metadata.mode() & 0o777 != 0o700 {

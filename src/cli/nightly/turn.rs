@@ -1,19 +1,20 @@
 //! One run of a backup at a time, as far as this machine knows: of these roots, of this client, to this repository.
 //!
 //! Two at once would do no harm to the repository, but the second would do the first one's work again. So a run locks a small file that is
-//! named after all three. (Runs with other roots go beside it: to leave those to it would be to leave them out.) The lock is the kernel's, on an open file: it goes with the process, however that ends, and is never stale. The
+//! named after all three. It lies where only this user can put anything, lest others make it stand for a file of this user, which would be overwritten. (Runs with other roots go beside it: to leave those to it would be to leave them out.) The lock is the kernel's, on an open file: it goes with the process, however that ends, and is never stale. The
 //! file stays. Where files cannot be locked (some network file systems), or none can be made, everybody has a turn.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::base::cancel::Cancel;
+use crate::cache::private_directory;
 
 /// How often to look whether the other one is done.
 const LOOK: Duration = Duration::from_millis(200);
@@ -92,9 +93,18 @@ impl Turns {
 }
 
 fn open(dir: &Path, name: &str) -> io::Result<File> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    for dir in dir.parent().into_iter().chain([dir]) {
+        private_directory(dir).map_err(io::Error::other)?;
+    }
     // Not truncated: it may be another's.
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(dir.join(name))
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(dir.join(name))?;
+    let metadata = file.metadata()?;
+    match metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw() {
+        true => Ok(file),
+        false => Err(io::Error::other(format!("{name} there is no file of this user"))),
+    }
 }
 
 fn holder(file: &mut File) -> Option<u32> {
@@ -135,6 +145,35 @@ mod tests {
         let _turn = turns.ask(&["/r", "laptop"]);
         cancel.cancel();
         assert!(turns.wait(&["/r", "laptop"], &cancel).is_none());
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_left_as_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let turns = Turns::new([dir.path().to_owned()]);
+        drop(turns.ask(&["/r", "laptop"]));
+        let places = std::fs::read_dir(dir.path().join("turns")).expect("it was made");
+        let place = places.map(|entry| entry.expect("an entry").path()).next().expect("a file");
+        let precious = dir.path().join("precious");
+        std::fs::write(&precious, "precious").expect("written");
+        std::fs::remove_file(&place).expect("removed");
+        std::os::unix::fs::symlink(&precious, &place).expect("a link");
+        assert!(matches!(turns.ask(&["/r", "laptop"]), Asked::Ours(Turn { _file: None })));
+        assert_eq!(std::fs::read_to_string(&precious).expect("it is there"), "precious");
+    }
+
+    #[test]
+    fn a_directory_of_another_user_is_no_place() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run: only root can give directories away");
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let turns = dir.path().join("turns");
+        std::fs::create_dir(&turns).expect("made");
+        std::os::unix::fs::chown(&turns, Some(1), None).expect("given away");
+        let asked = Turns::new([dir.path().to_owned()]).ask(&["/r", "laptop"]);
+        assert!(matches!(asked, Asked::Ours(Turn { _file: None })));
     }
 
     #[test]
