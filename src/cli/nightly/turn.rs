@@ -68,10 +68,15 @@ impl Turns {
     /// Waits for the turn; `None` when somebody asked to stop meanwhile.
     #[must_use]
     pub fn wait(&self, backup: &[&str], cancel: &Cancel) -> Option<Turn> {
+        self.wait_by(backup, cancel, || std::thread::sleep(LOOK))
+    }
+
+    /// Asks again and again, with a pause after each time that it is taken.
+    fn wait_by(&self, backup: &[&str], cancel: &Cancel, mut pause: impl FnMut()) -> Option<Turn> {
         while !cancel.is_cancelled() {
             match self.ask(backup) {
                 Asked::Ours(turn) => return Some(turn),
-                Asked::Taken(_) => std::thread::sleep(LOOK),
+                Asked::Taken(_) => pause(),
             }
         }
         None
@@ -136,15 +141,17 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let turns = Turns::new([dir.path().to_owned()]);
         let Asked::Ours(turn) = turns.ask(&["/r", "laptop"]) else { panic!("not taken") };
-        let cancel = Cancel::new();
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| turns.wait(&["/r", "laptop"], &cancel).is_some());
-            drop(turn);
-            assert!(waiting.join().expect("no panic"));
+        let (cancel, mut turns_of_the_other, mut pauses) = (Cancel::new(), vec![turn], 0);
+        let ours = turns.wait_by(&["/r", "laptop"], &cancel, || {
+            pauses += 1;
+            if pauses == 2 {
+                turns_of_the_other.clear();
+            }
         });
-        let _turn = turns.ask(&["/r", "laptop"]);
-        cancel.cancel();
-        assert!(turns.wait(&["/r", "laptop"], &cancel).is_none());
+        assert!(ours.is_some() && pauses == 2, "{pauses}");
+        assert!(turns.wait_by(&["/r", "laptop"], &cancel, || cancel.cancel()).is_none());
+        drop(ours);
+        assert!(turns.wait(&["/r", "laptop"], &cancel).is_none(), "who asked to stop gets no turn");
     }
 
     #[test]
