@@ -201,6 +201,9 @@ impl<'a> Night<'a> {
 
     fn before(&self) -> Result<(), Failure> {
         let Some(hook) = self.hook(Name::Before) else { return Ok(()) };
+        if self.context.cancel.is_cancelled() {
+            return Err(Failure::interrupted());
+        }
         match hook.run(&self.planned, &self.context.cancel) {
             Ok(()) => Ok(()),
             Err(HookError::Interrupted(_)) => Err(Failure::interrupted()),
@@ -212,7 +215,10 @@ impl<'a> Night<'a> {
     fn follow_up(&self, outcome: Result<Exit, Failure>, report: Option<&Value>) -> Result<Exit, Failure> {
         if let (Ok(Exit::Done | Exit::Incomplete), Some(report)) = (&outcome, report) {
             let Some(hook) = self.hook(Name::After) else { return outcome };
-            return match hook.run(report, &self.context.cancel) {
+            // Whoever asked to stop too late for the backup has not asked this to stop: the backup was made, and that is what it waits for.
+            let late = Cancel::new();
+            let cancel = if self.context.cancel.is_cancelled() { &late } else { &self.context.cancel };
+            return match hook.run(report, cancel) {
                 Ok(()) => outcome,
                 Err(HookError::Interrupted(_)) => Err(Failure::interrupted()),
                 Err(error) => {
