@@ -124,6 +124,7 @@ impl Failure {
     #[must_use]
     pub fn after(self, cancel: &Cancel) -> Self {
         match cancel.is_cancelled() && self.exit == Exit::Failed {
+            true if self.is_quiet() => Self::interrupted(),
             true => Self::new(Exit::Interrupted, format!("interrupted ({})", self.message)),
             false => self,
         }

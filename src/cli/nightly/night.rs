@@ -128,8 +128,10 @@ impl<'a> Night<'a> {
                 let outcome = made.failure.take().map_or(Ok(made.exit), Err);
                 (Some(made), outcome)
             }
-            Err(failure) => (None, Err(failure.after(&self.context.cancel))),
+            Err(failure) => (None, Err(failure)),
         };
+        // Hooks and metrics are told what the process will end with.
+        let outcome = outcome.map_err(|failure| failure.after(&self.context.cancel));
         let outcome = self.follow_up(outcome, made.as_ref().map(|made| &made.report));
         match self.args.metrics.as_deref().filter(|_| !self.planned.dry_run) {
             Some(path) => self.leave_metrics(path, outcome, made.map(|made| made.figures), clock),
@@ -230,6 +232,9 @@ impl<'a> Night<'a> {
         let Some(hook) = self.hook(Name::OnFailure) else { return outcome };
         let (exit, error) = match &outcome {
             Ok(exit) => (exit.code(), "the repository is damaged".to_owned()),
+            Err(failure) if failure.is_quiet() => {
+                (failure.exit.code(), "nobody reads standard output any more".to_owned())
+            }
             Err(failure) => (failure.exit.code(), failure.to_string()),
         };
         let Planned { client, repository, .. } = &self.planned;
