@@ -25,7 +25,7 @@ pub struct Nightly {
     #[arg(long, value_name = "COMMAND")]
     pub on_failure: Option<String>,
 
-    /// Kill a hook, and all that it has started, after this time [default: 10m]
+    /// Kill a hook, and what it has started, after this time; what leaves its process group, as with setsid, lives on [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub hook_timeout: Option<String>,
 

@@ -1,7 +1,8 @@
 //! Commands of the user that run before and after a backup.
 //!
 //! A hook is run by `sh` in a process group of its own, so that Ctrl-C does not hit it and a time-out hits all of it. Its standard input
-//! is a file that lies in memory: a hook that does not read it hangs nobody. What it prints goes to standard error, since
+//! is a file that lies in memory: a hook that does not read it hangs nobody. Nor does one that asks at the terminal, which the kernel stops, since
+//! its group is not the terminal's: it is ended. What it prints goes to standard error, since
 //! standard output is the command's result. It gets the environment, save the passphrase.
 
 use std::fmt;
@@ -12,7 +13,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid,
+};
 use serde::Serialize;
 
 use crate::base::cancel::Cancel;
@@ -58,6 +61,9 @@ pub enum HookError {
     /// It took too long.
     #[error("the hook {0} was killed, with all that it had started, since it took longer than {1}")]
     TimedOut(Name, String),
+    /// It wanted something of the terminal.
+    #[error("the hook {0} was ended, since it asked something at the terminal, where nobody answers a hook")]
+    Asks(Name),
     /// Somebody asked to stop meanwhile.
     #[error("the hook {0} was stopped")]
     Interrupted(Name),
@@ -74,6 +80,8 @@ pub enum Ended {
     Exited(ExitStatus),
     /// The time was over.
     TimedOut,
+    /// The kernel has stopped it, since it wanted something of a terminal that is not its own.
+    Asks,
     /// Somebody asked to stop.
     Cancelled,
 }
@@ -116,6 +124,7 @@ impl Hook<'_> {
             Ok(Ended::Exited(status)) if status.success() => return Ok(()),
             Ok(Ended::Exited(status)) => return Err(HookError::Status(self.name, Told(status))),
             Ok(Ended::TimedOut) => HookError::TimedOut(self.name, crate::cli::human::duration(self.timeout)),
+            Ok(Ended::Asks) => HookError::Asks(self.name),
             Ok(Ended::Cancelled) => HookError::Interrupted(self.name),
             Err(error) => error,
         };
@@ -154,6 +163,9 @@ pub fn wait_for(child: &mut Child, patience: Duration, cancel: &Cancel) -> io::R
         if cancel.is_cancelled() {
             return Ok(Ended::Cancelled);
         }
+        if asks(pid) {
+            return Ok(Ended::Asks);
+        }
         let left = patience.saturating_sub(clock.monotonic()).min(LOOK);
         if left.is_zero() {
             return Ok(Ended::TimedOut);
@@ -164,10 +176,19 @@ pub fn wait_for(child: &mut Child, patience: Duration, cancel: &Cancel) -> io::R
     }
 }
 
+/// Whether a process was stopped since it wanted to read from its terminal, or to set it, while another group has it. Other stops may be meant.
+fn asks(pid: Pid) -> bool {
+    let stopped = waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOHANG).ok().flatten();
+    let signal = stopped.and_then(|stopped| stopped.stopping_signal());
+    signal.is_some_and(|signal| [Signal::TTIN, Signal::TTOU].iter().any(|one| one.as_raw() == signal))
+}
+
 /// Ends a process and its group: asks first, then kills.
 fn end(child: &mut Child) {
     let group = Pid::from_child(child);
     let _ = kill_process_group(group, Signal::TERM);
+    // What is stopped does not hear of it.
+    let _ = kill_process_group(group, Signal::CONT);
     let _ = wait_for(child, GRACE, &Cancel::new());
     // Whoever is left of the group, too.
     let _ = kill_process_group(group, Signal::KILL);
@@ -218,6 +239,13 @@ mod tests {
             std::thread::sleep(Duration::from_millis(20));
             is_gone()
         }));
+    }
+
+    #[test]
+    fn a_hook_that_asks_at_the_terminal_is_ended_at_once() {
+        // As the kernel does when the terminal is another group's.
+        let error = run("kill -TTIN 0; sleep 600", LONG).expect_err("nobody answers");
+        assert!(matches!(error, HookError::Asks(Name::Before)), "{error}");
     }
 
     #[test]
