@@ -64,32 +64,34 @@ pub fn run() -> ExitCode {
     let definition = Definition::new(Args::command());
     let typed = match definition.typed(std::env::args_os().collect()) {
         Ok(typed) => typed,
-        Err(error) => return explain(&error),
+        Err(error) => return explain(&error, false),
     };
     if typed.stands_alone() {
         return match Args::try_parse_from(&typed.words) {
             Ok(args) => end(alone(&args.command)),
-            Err(error) => explain(&error),
+            Err(error) => explain(&error, false),
         };
     }
+    // A monitor that asks is told in its own way.
+    let is_plugin = last_backup_age::is_meant(&typed);
     let environment = Environment::of_process();
     let configured = match Configured::read(definition, typed, &environment) {
         Ok(configured) => configured,
-        Err(failure) => return refuse(failure),
+        Err(failure) => return refuse(failure, is_plugin),
     };
     let args = match parse(&configured) {
         Ok(Ok(args)) => args,
-        Ok(Err(error)) => return explain(&error),
-        Err(failure) => return refuse(failure),
+        Ok(Err(error)) => return explain(&error, is_plugin),
+        Err(failure) => return refuse(failure, is_plugin),
     };
     let decided = Settings::decide(args.common, environment);
     let settings = match decided.and_then(|settings| settings.fit(&args.command)) {
         Ok(settings) => settings,
-        Err(failure) => return refuse(configured.locate(failure)),
+        Err(failure) => return refuse(configured.locate(failure), is_plugin),
     };
     let screen = match screen(&settings) {
         Ok(screen) => screen,
-        Err(failure) => return refuse(failure),
+        Err(failure) => return refuse(failure, is_plugin),
     };
     let context = Context {
         configured,
@@ -138,20 +140,18 @@ fn alone(command: &Command) -> Result<Exit, Failure> {
 }
 
 /// Help and version, too, come as errors: on standard output, with exit code 0.
-fn explain(error: &clap::Error) -> ExitCode {
+fn explain(error: &clap::Error, is_plugin: bool) -> ExitCode {
     let _ = error.print();
     match error.use_stderr() {
         false => Exit::Done.into(),
-        true if last_backup_age::is_meant(std::env::args_os()) => {
-            last_backup_age::unknown(&error.to_string(), false).into()
-        }
+        true if is_plugin => last_backup_age::unknown(&error.to_string(), false).into(),
         true => Exit::Usage.into(),
     }
 }
 
-/// Ends before a command has begun: a monitor that asks is told in its own way.
-fn refuse(failure: Failure) -> ExitCode {
-    match last_backup_age::is_meant(std::env::args_os()) {
+/// Ends before a command has begun.
+fn refuse(failure: Failure, is_plugin: bool) -> ExitCode {
+    match is_plugin {
         true => last_backup_age::unknown(&failure.to_string(), false).into(),
         false => end(Err(failure)),
     }

@@ -4,13 +4,13 @@
 //! the others'. Of [`Exit`] only the numbers count here.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::time::Duration;
 
 use crate::base::id::ClientId;
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 use crate::cli::args::LastBackupAge;
 use crate::cli::catalog::{self, Whose};
+use crate::cli::config::definition::Typed;
 use crate::cli::error::{Exit, Failure};
 use crate::cli::nightly::age::{Client, Judgement, Limits, State, line, worst};
 use crate::cli::output::Output;
@@ -30,10 +30,13 @@ pub fn run(context: &Context, args: &LastBackupAge) -> Exit {
     }
 }
 
-/// Whether these are the arguments of this command, though they make no sense.
+/// Whether this command was typed, though the line may make no sense: its word is the first that names a command, or none does and it stands somewhere.
 #[must_use]
-pub fn is_meant(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> bool {
-    arguments.into_iter().any(|argument| argument.as_ref() == NAME)
+pub fn is_meant(typed: &Typed) -> bool {
+    match typed.command.first() {
+        Some(command) => command == NAME,
+        None => typed.words.iter().any(|word| word == NAME),
+    }
 }
 
 /// Says that nothing can be said.
@@ -131,7 +134,22 @@ fn limits(args: &LastBackupAge) -> Result<Limits, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+    use crate::cli::args::Args;
+    use crate::cli::config::definition::Definition;
+
+    #[test]
+    fn it_is_meant_by_its_word_in_the_place_of_a_command() {
+        let is_ours = |line: &str| {
+            let words = line.split(' ').map(Into::into).collect();
+            is_meant(&Definition::new(Args::command()).typed(words).expect("no help is wanted"))
+        };
+        assert!(is_ours("kitbag last-backup-age --typo") && is_ours("kitbag -q last-backup-age"));
+        assert!(is_ours("kitbag --typo last-backup-age --warn 1h"), "nothing else is a command there");
+        assert!(!is_ours("kitbag backup last-backup-age --typo") && !is_ours("kitbag generations"));
+    }
 
     #[test]
     fn the_numbers_are_those_of_plugins() {
