@@ -19,7 +19,7 @@ use crate::cli::settings::Verbosity;
 use crate::cli::{Context, key_file};
 use crate::crypto::{Cost, KeySlot, Protection, Secret, letters};
 use crate::repo::Stored;
-use crate::repo::keyring::{Keyring, ListedSlot};
+use crate::repo::keyring::{KeyError, Keyring, ListedSlot};
 use crate::store::SharedStore;
 
 #[derive(Serialize)]
@@ -47,42 +47,55 @@ struct Changed {
 pub fn run(context: &Context, what: &Key) -> Result<Exit, Failure> {
     let store = context.store()?;
     let stored = Stored::read(&*store)?;
-    match what {
+    let keyring = match what {
         Key::List => return list(context, &stored),
+        Key::Import(args) => open_by_key(context, args, &stored, &store)?,
+        _ => context.keyring(&stored, &store)?,
+    };
+    let changed = change(context, what, &keyring, &store);
+    // However it ended: what was kept to open it may be out of date.
+    context.forget();
+    changed.map(|()| Exit::Done)
+}
+
+fn change(context: &Context, what: &Key, keyring: &Keyring, store: &SharedStore) -> Result<(), Failure> {
+    match what {
+        // It changes nothing.
+        Key::List => {}
         Key::Add(new) => {
-            let keyring = context.keyring(&stored, &store)?;
-            let id = add(context, &keyring, &store, new, new.label.as_deref().unwrap_or_default())?;
+            let id = add(context, keyring, store, new, new.label.as_deref().unwrap_or_default())?;
             say(context, &format!("added the key slot {id}"), Some(id), None)?;
-            warn_of_clear(context, &keyring);
+            warn_of_clear(context, keyring);
         }
         Key::Change(new) => {
-            let keyring = context.keyring(&stored, &store)?;
             let label = new.label.as_deref().unwrap_or(keyring.label());
-            let (old, id) = (keyring.opened(), add(context, &keyring, &store, new, label)?);
-            keyring.remove(&*store, old, Some(id), false)?;
+            let (old, id) = (keyring.opened(), add(context, keyring, store, new, label)?);
+            keyring.remove(&**store, old, Some(id), false).map_err(|error| half_changed(id, old, error))?;
             say(context, &format!("the key slot {id} takes the place of {old}"), Some(id), Some(old))?;
         }
         Key::Remove { slot, even_last } => {
-            let keyring = context.keyring(&stored, &store)?;
             let id = keyring.find(slot)?;
-            keyring.remove(&*store, id, None, *even_last)?;
+            keyring.remove(&**store, id, None, *even_last)?;
             say(context, &format!("removed the key slot {id}"), None, Some(id))?;
         }
         Key::Export(args) => {
-            let keyring = context.keyring(&stored, &store)?;
-            export(context, &keyring, &store, args)?;
-            warn_of_clear(context, &keyring);
+            export(context, keyring, store, args)?;
+            warn_of_clear(context, keyring);
         }
         Key::Import(args) => {
-            let keyring = open_by_key(context, args, &stored, &store)?;
             let label = args.label.as_deref().unwrap_or_default();
-            let id = add_passphrase(context, &keyring, &store, args.new_passphrase_file.as_deref(), label)?;
+            let id = add_passphrase(context, keyring, store, args.new_passphrase_file.as_deref(), label)?;
             say(context, &format!("added the key slot {id}"), Some(id), None)?;
         }
     }
-    // What was kept to open it is out of date.
-    context.forget();
-    Ok(Exit::Done)
+    Ok(())
+}
+
+/// The new slot is there, and the old one was not taken away.
+fn half_changed(new: KeySlotId, old: KeySlotId, error: KeyError) -> Failure {
+    Failure::from(error).at(format!(
+        "the new key slot {new} was added and opens the repository, but the old one, {old}, may still open it, too"
+    ))
 }
 
 fn warn_of_clear(context: &Context, keyring: &Keyring) {
@@ -288,4 +301,22 @@ fn line(one: &ListedSlot) -> String {
         label => format!("\t{}", escape(label.as_bytes())),
     };
     format!("{}\t{}\t{how}{label}", one.id, local_time(slot.created()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_stopped_half_way_names_both_slots() {
+        let (new, old) = (KeySlotId::random(), KeySlotId::random());
+        let failure = half_changed(new, old, KeyError::Last(old));
+        let said = failure.to_string();
+        assert!(said.contains(&format!("the new key slot {new} was added")), "{said}");
+        assert!(
+            said.contains(&format!("the old one, {old}")) && said.contains("no other key slot"),
+            "{said}"
+        );
+        assert_eq!(failure.exit, Exit::Failed);
+    }
 }
