@@ -19,7 +19,7 @@ use crate::cache::known::{CacheHome, Known, KnownSlot};
 use crate::chunker::Limits;
 use crate::crypto::{Cost, Secret};
 use crate::repo::keyring::Keyring;
-use crate::repo::{self, Encryption, InitOptions, OpenError, Repository, Stored, StoredSlot};
+use crate::repo::{self, Encryption, InitError, InitOptions, OpenError, Repository, Stored, StoredSlot};
 use crate::store::SharedStore;
 use crate::store::local::LocalStore;
 use crate::store::open::Location;
@@ -222,11 +222,28 @@ impl Context {
         };
         let options = InitOptions { encryption, label: String::new(), limits: Limits::default() };
         let repository = repo::make(store, options, &SystemClock::new());
-        if let (Some(path), true) = (made, repository.is_err()) {
-            // It opens nothing.
-            let _ = std::fs::remove_file(path);
+        if let (Some(path), Err(error)) = (made, &repository) {
+            self.take_back(path, error);
         }
         Ok(repository?)
+    }
+
+    /// Removes the key file of a repository that was not made. Where that is not known, it may be the only key that there is.
+    fn take_back(&self, path: &Path, error: &InitError) {
+        match error {
+            InitError::Exists { .. }
+            | InitError::NotEmpty { .. }
+            | InitError::Limits(_)
+            | InitError::KeySlot(_) => {
+                let _ = std::fs::remove_file(path);
+            }
+            InitError::Store(_) => {
+                let path = escape(path.as_os_str().as_encoded_bytes());
+                self.screen.say(&format!(
+                    "kitbag: the key file {path} is kept, since the repository may have been made: if so, it opens it, else it is used when it is made"
+                ));
+            }
+        }
     }
 
     /// The key file for a new repository, and whether it was made for it.
