@@ -6,6 +6,7 @@ pub mod cancel;
 pub mod codec;
 pub mod header;
 pub mod id;
+pub mod program;
 pub mod secret;
 pub mod text;
 pub mod time;

@@ -12,7 +12,7 @@ use super::error::Failure;
 use super::screen::Screen;
 
 /// Tells the second one what it is.
-pub const VARIABLE: &str = "KITBAG_IN_BACKGROUND";
+pub const VARIABLE: &str = crate::base::program::IN_BACKGROUND;
 
 /// Starts this program once more, and waits until it is ready. `Err` with its exit status if it ended before.
 ///
@@ -21,6 +21,7 @@ pub const VARIABLE: &str = "KITBAG_IN_BACKGROUND";
 pub fn start() -> Result<Result<(), ExitStatus>, Failure> {
     let failed = |error: std::io::Error| Failure::failed(format!("cannot go to the background: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
+    // With its environment as it is: it is this program, which needs the passphrase.
     let mut command = Command::new(program);
     command.args(std::env::args_os().skip(1)).env(VARIABLE, OsStr::new("1")).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;

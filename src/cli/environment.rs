@@ -5,13 +5,14 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use crate::base::program::PASSPHRASE;
 use crate::base::secret::Passphrase;
 use crate::sftp::transport::ssh_config;
 
 /// What the environment says.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
-    /// All variables whose names begin with `KITBAG_`: those of common options are settings, see [`super::config`]
+    /// All variables whose names begin with `KITBAG_`, save the passphrase: those of common options are settings, see [`super::config`]
     pub kitbag: BTreeMap<String, OsString>,
     /// `KITBAG_CONFIG`: as `--config`
     pub config: Option<PathBuf>,
@@ -35,7 +36,7 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// Whether another kitbag has started this one to run in the background
     pub in_background: bool,
-    /// All of it, for the settings of SSH, which may refer to any variable
+    /// All of it, save the passphrase, for the settings of SSH, which may refer to any variable
     pub ssh: ssh_config::Environment,
 }
 
@@ -44,14 +45,18 @@ impl Environment {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn of_process() -> Self {
-        Self {
-            ssh: ssh_config::Environment::new(std::env::vars_os()),
-            kitbag: std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
-                .filter(|(name, _)| name.starts_with("KITBAG_"))
-                .collect(),
-            ..Self::from(|name| std::env::var_os(name))
-        }
+        Self::from(|name| std::env::var_os(name)).with_all(std::env::vars_os())
+    }
+
+    /// With what is kept of all variables. The passphrase is not: it is kept where it is wiped, and shown to nobody.
+    fn with_all(self, variables: impl Iterator<Item = (OsString, OsString)>) -> Self {
+        let all: Vec<_> = variables.filter(|(name, _)| name != PASSPHRASE).collect();
+        let kitbag = all
+            .iter()
+            .filter_map(|(name, value)| Some((name.to_str()?.to_owned(), value.clone())))
+            .filter(|(name, _)| name.starts_with("KITBAG_"))
+            .collect();
+        Self { kitbag, ssh: ssh_config::Environment::new(all), ..self }
     }
 
     /// Whether standard error goes to the systemd journal: `JOURNAL_STREAM` names it, and it is still what the variable names.
@@ -73,7 +78,7 @@ impl Environment {
             config: path("KITBAG_CONFIG"),
             system_config: path("KITBAG_SYSTEM_CONFIG"),
             profile: text("KITBAG_PROFILE"),
-            passphrase: variable("KITBAG_PASSPHRASE").map(|value| Passphrase::new(value.into_vec())),
+            passphrase: variable(PASSPHRASE).map(|value| Passphrase::new(value.into_vec())),
             in_background: set(super::daemon::VARIABLE).is_some(),
             config_home: path("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()),
             cache_home: path("XDG_CACHE_HOME").filter(|dir| dir.is_absolute()),
@@ -89,6 +94,17 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_passphrase_is_not_shown() {
+        let variables = [("KITBAG_PASSPHRASE", "hunter2"), ("KITBAG_CLIENT_NAME", "laptop")];
+        let found = |wanted: &str| variables.iter().find(|(name, _)| *name == wanted).map(|one| one.1.into());
+        let all = variables.iter().map(|(name, value)| (name.into(), value.into()));
+        let environment = Environment::from(found).with_all(all);
+        assert!(environment.passphrase.is_some() && environment.kitbag.contains_key("KITBAG_CLIENT_NAME"));
+        let shown = format!("{environment:?}");
+        assert!(shown.contains("laptop") && !shown.contains("hunter2"), "{shown}");
+    }
 
     #[test]
     fn empty_and_relative_values_do_not_count() {

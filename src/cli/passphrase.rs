@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use zeroize::Zeroizing;
 
@@ -16,6 +16,7 @@ use super::ask;
 use super::error::Failure;
 use super::key_file;
 use super::progress::Screen;
+use crate::base::program::program;
 use crate::base::secret::Passphrase;
 use crate::crypto::Secret;
 
@@ -126,7 +127,7 @@ fn from_command(command: &str) -> Result<Passphrase, Failure> {
     let cannot = |what: &dyn std::fmt::Display| {
         Failure::failed(format!("the passphrase command {command:?} gave no passphrase: {what}"))
     };
-    let mut child = Command::new("/bin/sh")
+    let mut child = program("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

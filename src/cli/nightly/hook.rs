@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -19,6 +19,7 @@ use rustix::process::{
 use serde::Serialize;
 
 use crate::base::cancel::Cancel;
+use crate::base::program::program;
 use crate::base::time::{Clock as _, SystemClock};
 
 /// How often to look whether somebody asked to stop.
@@ -115,9 +116,8 @@ impl Hook<'_> {
     pub fn run(&self, input: &impl Serialize, cancel: &Cancel) -> Result<(), HookError> {
         let start = |error: io::Error| HookError::Start(self.name, error);
         let input = in_memory(input).map_err(start)?;
-        let mut command = Command::new("/bin/sh");
+        let mut command = program("/bin/sh");
         command.args(["-c", self.command]).stdin(input).stdout(io::stderr()).process_group(0);
-        keep_secrets(&mut command);
         let mut child = command.spawn().map_err(start)?;
         let ended = wait_for(&mut child, self.timeout, cancel).map_err(start);
         let failure = match ended {
@@ -131,11 +131,6 @@ impl Hook<'_> {
         end(&mut child);
         Err(failure)
     }
-}
-
-/// Takes out of the environment of a program what is none of its business.
-pub fn keep_secrets(command: &mut Command) {
-    command.env_remove("KITBAG_PASSPHRASE").env_remove(crate::cli::daemon::VARIABLE);
 }
 
 /// A file with this value in it, read from its beginning.

@@ -5,11 +5,12 @@
 //! kitbag, however that ends.
 
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use super::hook::{Ended, keep_secrets, wait_for};
+use super::hook::{Ended, wait_for};
 use crate::base::cancel::Cancel;
+use crate::base::program::program;
 
 /// How long it may take to end once it was told to.
 const GRACE: Duration = Duration::from_secs(1);
@@ -22,11 +23,10 @@ impl Awake {
     /// From now on. Without logind, or without leave to do this, nothing happens, and nothing is said. Does not wait.
     #[must_use]
     pub fn keep() -> Self {
-        let mut command = Command::new("systemd-inhibit");
+        let mut command = program("systemd-inhibit");
         command.args(["--what=sleep", "--mode=block", "--who=kitbag", "--why=A backup is going", "cat"]);
         // Ctrl-C is for kitbag, which still has to finish then.
         command.process_group(0);
-        keep_secrets(&mut command);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         Self(child.ok())
     }

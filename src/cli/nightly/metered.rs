@@ -3,13 +3,14 @@
 //! It is asked over D-Bus through systemd's `busctl`: a D-Bus library would bring some thirty packages for one question.
 
 use std::ffi::OsStr;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::hook::{Ended, wait_for};
 use crate::base::cancel::Cancel;
+use crate::base::program::program;
 
 /// How long the answer may take; `busctl` itself gives up a bit sooner.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -30,13 +31,12 @@ pub fn is_metered() -> bool {
     ask(OsStr::new("busctl"), PATIENCE).is_some_and(|answer| says_metered(&answer))
 }
 
-fn ask(program: &OsStr, patience: Duration) -> Option<Vec<u8>> {
+fn ask(name: &OsStr, patience: Duration) -> Option<Vec<u8>> {
     use std::io::Read as _;
     const NAME: &str = "org.freedesktop.NetworkManager";
-    let mut command = Command::new(program);
+    let mut command = program(name);
     command.args(["--system", "--timeout=2s", "--json=short", "get-property"]);
     command.args([NAME, "/org/freedesktop/NetworkManager", NAME, "Metered"]);
-    super::hook::keep_secrets(&mut command);
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let mut child = spawned.ok()?;
     let stdout = child.stdout.take();

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use super::super::{OPENED, Options};
 use super::{Core, Fuse, Handles};
 use crate::bag::source::Source;
 use crate::base::cancel::Cancel;
+use crate::base::program::program;
 use crate::base::text::escape;
 use crate::base::time::{Clock, SystemClock};
 use crate::contents::Blocks;
@@ -229,7 +229,7 @@ impl Mounted {
 
     /// Who is not root may unmount by this program only.
     fn ask_fusermount(&self) {
-        let mut command = Command::new("fusermount3");
+        let mut command = program("fusermount3");
         // Nothing else can be done if it fails: the kernel says what became of it when the process has ended.
         let _ = command.args(["-u", "-z", "-q", "--"]).arg(&self.at).status();
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use super::key_file::KeyFile;
 use super::known_hosts::{HostName, KnownHosts};
 use super::ssh_config::SshConfig;
 use super::wire;
+use crate::base::program::program;
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,7 +109,7 @@ fn need(config: &SshConfig) -> Option<String> {
 
 /// Whether a connection that `ssh` shares is there: only `ssh` knows all ways to name its socket.
 fn master_is_alive(config: &SshConfig) -> bool {
-    let mut command = Command::new("ssh");
+    let mut command = program("ssh");
     command.args(["-O", "check"]).args(config.options.arguments()).args(config.destination.arguments());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

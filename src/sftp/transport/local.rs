@@ -1,9 +1,9 @@
 //! An SFTP server program on this machine, on pipes: OpenSSH's `sftp-server` needs no `sshd`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use super::process::{Piped, ProcessLink};
+use crate::base::program::program;
 use crate::sftp::link::{ConnectError, Connector, Link};
 
 /// Where systems keep OpenSSH's `sftp-server`.
@@ -40,7 +40,7 @@ impl LocalConnector {
 impl Connector for LocalConnector {
     fn connect(&mut self) -> Result<Box<dyn Link>, ConnectError> {
         let this = self.clone();
-        let spawn = move |_| Piped::spawn(Command::new(&this.program).args(&this.arguments));
+        let spawn = move |_| Piped::spawn(program(&this.program).args(&this.arguments));
         Ok(Box::new(ProcessLink::new(self.describe(), Box::new(spawn))))
     }
 

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::process::{Piped, ProcessLink};
+use crate::base::program::program;
 use crate::base::random_bytes;
 use crate::sftp::link::{CONTROL, ConnectError, ConnectErrorKind, Connector, Link};
 
@@ -78,7 +79,7 @@ impl OpenSshConnector {
     }
 
     fn command(&self, options: &[String]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = program(&self.program);
         for option in options {
             command.arg("-o").arg(option);
         }

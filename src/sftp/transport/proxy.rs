@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::ssh_config::{Proxy, SshConfig};
+use crate::base::program::program;
 use crate::sftp::link::{ConnectError, ConnectErrorKind};
 
 /// How much of what the program writes to its standard error is kept: the end of it.
@@ -83,13 +84,13 @@ impl Drop for ProxyChild {
 fn command(config: &SshConfig, proxy: &Proxy) -> Command {
     match proxy {
         Proxy::Command(line) => {
-            let mut command = Command::new("/bin/sh");
+            let mut command = program("/bin/sh");
             // In place of the shell, so that killing it ends the program itself.
             command.arg("-c").arg(format!("exec {line}"));
             command
         }
         Proxy::Jump(hops) => {
-            let mut command = Command::new("ssh");
+            let mut command = program("ssh");
             command.args(jump_arguments(config, hops));
             command
         }

@@ -1,17 +1,18 @@
 //! A host's settings from `ssh -G`, which knows `Match`, `Include` and canonical names better than any copy of it.
 
 use std::io;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use super::settings::{Settings, split};
 use super::{ConfigError, Destination, Origin, SshOptions};
+use crate::base::program::program;
 
 /// Asks the system's `ssh`. None where there is no such program.
 pub(super) fn query(
     destination: &Destination,
     options: &SshOptions,
 ) -> Result<Option<Settings>, ConfigError> {
-    let mut command = Command::new("ssh");
+    let mut command = program("ssh");
     command.arg("-G").args(options.arguments());
     command.args(destination.arguments()).stdin(Stdio::null());
     let output = match command.output() {
