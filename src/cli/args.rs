@@ -33,8 +33,8 @@ const AFTER_HELP: &str = "\
 Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, \
 4 repository damaged, 10 no repository there, 12 wrong passphrase, 130 interrupted.
 
-Every option can be written into ~/.config/kitbag/config.toml or /etc/kitbag/config.toml: common ones as in repository = \"…\", \
-those of a command below [backup] and the like, all of them below [profile.NAME], too. A variable stands for each common option: \
+Options can be written into ~/.config/kitbag/config.toml or /etc/kitbag/config.toml, save those that are about one run, such as --dry-run, \
+and those of serve: common ones as in repository = \"…\", those of a command below [backup] and the like, all of them below [profile.NAME], too. A variable stands for each common option: \
 KITBAG_REPOSITORY, KITBAG_CLIENT_NAME and so on, and KITBAG_PASSPHRASE for the passphrase itself. Options win over variables, these over the profile, the user's \
 file and the system's file; --FLAG=false takes a flag back that one of these sets. `kitbag config show` says what is in force, and why.";
 
