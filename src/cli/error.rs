@@ -11,6 +11,7 @@ use crate::backup::BackupError;
 use crate::bag::reader::ReadError;
 use crate::base::cancel::Cancel;
 use crate::base::text::escape;
+use crate::cli::human;
 use crate::condemned::CondemnedError;
 use crate::dir::reader::TreeError;
 use crate::forget::ForgetError;
@@ -469,7 +470,14 @@ impl From<FsckError> for Failure {
             FsckError::Store(error) => error.into(),
             FsckError::Session(error) => error.into(),
             FsckError::Open(error) => error.into(),
-            FsckError::Interrupted { .. } => Self::interrupted(),
+            FsckError::Interrupted { damages: 0, .. } => Self::interrupted(),
+            FsckError::Interrupted { damages, .. } => Self::new(
+                Exit::Damaged,
+                format!(
+                    "interrupted, and damage had been found: {}",
+                    human::counted(damages, "file", "files")
+                ),
+            ),
         }
     }
 }

@@ -381,5 +381,5 @@ fn both(head: Pending<Vec<u8>>, tail: Pending<(Vec<u8>, u64)>) -> Pending<Both> 
 /// # Errors
 /// `Interrupted`.
 pub fn cancelled(cancel: &Cancel) -> Result<(), FsckError> {
-    if cancel.is_cancelled() { Err(FsckError::Interrupted { read_up_to: None }) } else { Ok(()) }
+    if cancel.is_cancelled() { Err(FsckError::Interrupted { read_up_to: None, damages: 0 }) } else { Ok(()) }
 }

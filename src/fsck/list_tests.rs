@@ -14,7 +14,8 @@ use crate::generation::baglist;
 use crate::generation::format::encode_bucket;
 use crate::monitor::{Change, Counter, Problem};
 use crate::sealed;
-use crate::store::{Name, layout};
+use crate::store::Name;
+use std::sync::Mutex;
 
 struct Quiet;
 
@@ -140,20 +141,34 @@ fn whoever_reads_data_remembers_what_is_damaged() {
     assert_eq!(bench.repository.cache().damaged(), [bag].into());
 }
 
-/// Stops the check when the first objects were checked.
-struct Impatient(Cancel);
+/// Stops the check at the beginning of a phase, or when the first objects were checked; hears of damage.
+#[derive(Default)]
+struct Impatient {
+    cancel: Cancel,
+    phase: Option<&'static str>,
+    told: Mutex<Vec<String>>,
+}
 
 impl Monitor for Impatient {
     fn count(&self, counter: Counter, _amount: u64) {
-        if counter == Counter::ObjectsChecked {
-            self.0.cancel();
+        if counter == Counter::ObjectsChecked && self.phase.is_none() {
+            self.cancel.cancel();
         }
     }
 
-    fn phase(&self, _name: &'static str) {}
+    fn phase(&self, name: &'static str) {
+        if self.phase == Some(name) {
+            self.cancel.cancel();
+        }
+    }
+
     fn path(&self, _path: &[u8]) {}
     fn change(&self, _path: &[u8], _change: Change) {}
-    fn problem(&self, _problem: Problem) {}
+
+    fn problem(&self, problem: Problem) {
+        let subject = String::from_utf8_lossy(&problem.subject);
+        self.told.lock().unwrap().push(format!("{subject}: {}", problem.text));
+    }
 }
 
 #[test]
@@ -164,12 +179,47 @@ fn who_is_interrupted_goes_on_where_he_was() {
         bench.backup();
     }
     let cancel = Cancel::new();
-    let monitor: Arc<dyn Monitor> = Arc::new(Impatient(cancel.clone()));
+    let monitor: Arc<dyn Monitor> = Arc::new(Impatient { cancel: cancel.clone(), ..Impatient::default() });
     let options = Options { read_data: Some(Portion::default()), ..Options::default() };
     let outcome = run(&bench.repository, &options, &monitor, &SystemClock::new(), &cancel);
-    let Err(FsckError::Interrupted { read_up_to: Some(last) }) = outcome else {
+    let Err(FsckError::Interrupted { read_up_to: Some(last), damages: 0 }) = outcome else {
         panic!("{outcome:?}");
     };
     let ids: Vec<BagId> = bench.bags(BagKind::Data).iter().map(|name| name.last().parse().unwrap()).collect();
     assert!(ids.contains(&last) && ids.iter().max() != Some(&last));
+}
+
+#[test]
+fn who_is_interrupted_tells_first_what_was_seen() {
+    for phase in ["reading directories", "checking generations"] {
+        let mut bench = Bench::filled();
+        let _dir = cached(&mut bench);
+        let name = bench.bag(BagKind::Data);
+        let bag: BagId = name.last().parse().unwrap();
+        strike(&bench.memory, &name, Blow::Flip(HEADER + 30));
+        let impatient = Arc::new(Impatient { phase: Some(phase), ..Impatient::default() });
+        let monitor: Arc<dyn Monitor> = impatient.clone();
+        let options = Options { read_data: Some(Portion::default()), ..Options::default() };
+        let outcome = run(&bench.repository, &options, &monitor, &SystemClock::new(), &impatient.cancel);
+        assert!(matches!(outcome, Err(FsckError::Interrupted { damages: 1, .. })), "{phase}: {outcome:?}");
+        let told = impatient.told.lock().unwrap().join(" ");
+        assert!(told.contains(name.last()) && told.contains("stopped before it knew"), "{phase}: {told}");
+        assert_eq!(bench.repository.cache().damaged(), [bag].into());
+    }
+}
+
+#[test]
+fn where_a_portion_ended_is_known_though_the_rest_is_interrupted() {
+    let bench = Bench::filled();
+    bench.write("more", &noise(50, 100_000));
+    bench.backup();
+    let impatient = Arc::new(Impatient { phase: Some("checking generations"), ..Impatient::default() });
+    let monitor: Arc<dyn Monitor> = impatient.clone();
+    let portion = Portion { share: Some(1000), ..Portion::default() };
+    let options = Options { read_data: Some(portion), ..Options::default() };
+    let outcome = run(&bench.repository, &options, &monitor, &SystemClock::new(), &impatient.cancel);
+    assert!(
+        matches!(outcome, Err(FsckError::Interrupted { read_up_to: Some(_), damages: 0 })),
+        "{outcome:?}"
+    );
 }

@@ -43,6 +43,7 @@ mod repair_tests;
 #[cfg(test)]
 mod tests;
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -57,7 +58,7 @@ use crate::entry::Reference;
 use crate::generation::{Session, SessionError};
 use crate::monitor::Monitor;
 use crate::repo::{OpenError, Repository};
-use crate::store::StoreError;
+use crate::store::{StoreError, layout};
 
 use bags::{BagNo, Bags, cancelled};
 pub use portion::Portion;
@@ -122,8 +123,10 @@ pub enum FsckError {
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted {
-        /// The data bag that was read last, if data were being read: where the next run may go on.
+        /// The data bag that was read last, if data were read: where the next run may go on.
         read_up_to: Option<BagId>,
+        /// Files that had been found damaged: they were told.
+        damages: u64,
     },
 }
 
@@ -141,8 +144,24 @@ pub fn run(
     clock: &dyn Clock,
     cancel: &Cancel,
 ) -> Result<Summary, FsckError> {
+    let (report, read_up_to) = (Report::new(monitor), Cell::new(None));
+    check(repository, options, monitor, (&report, &read_up_to), clock, cancel).map_err(|error| match error {
+        FsckError::Interrupted { .. } => {
+            FsckError::Interrupted { read_up_to: read_up_to.get(), damages: report.counts().0 }
+        }
+        other => other,
+    })
+}
+
+fn check(
+    repository: &Repository,
+    options: &Options,
+    monitor: &Arc<dyn Monitor>,
+    (report, read_up_to): (&Report<'_>, &Cell<Option<BagId>>),
+    clock: &dyn Clock,
+    cancel: &Cancel,
+) -> Result<Summary, FsckError> {
     let sealing = repository.sealing();
-    let report = Report::new(monitor);
     // What the local cache holds proves nothing about the server: everything is read there.
     let store = repository.store();
     let reader = BagReader::new(Arc::clone(store), sealing.clone());
@@ -157,14 +176,14 @@ pub fn run(
     }
     monitor.phase("listing");
     repository.ask();
-    let mut listing = listing::read(&**store, &report, session.is_some())?;
+    let mut listing = listing::read(&**store, report, session.is_some())?;
     repository.confirm()?;
     if let Some(session) = &session {
         listing.sessions.retain(|(_, id, _)| *id != session.id());
     }
     monitor.phase("checking records");
     let ends = Bags::ask(&reader, &listing.bags);
-    let mut contents = small::read(repository, &listing, &report, cancel)?;
+    let mut contents = small::read(repository, &listing, report, cancel)?;
     monitor.phase("checking bags");
     let mut bags = Bags::read(ends, cancel)?;
     let tables = bags.take_tables();
@@ -172,13 +191,13 @@ pub fn run(
     if contents.has_all_moves {
         bags.give_up(std::mem::take(&mut contents.given_up).into_iter());
     }
-    small::compare(&contents.claims, &bags, &report);
+    small::compare(&contents.claims, &bags, report);
 
     let of_kind = |wanted: BagKind| -> Vec<BagNo> {
         let sound = |bag: &bags::Bag| bag.sound.as_ref().is_some_and(|sound| sound.entry.kind == wanted);
         (0..).zip(bags.existing()).filter(|(_, bag)| sound(bag)).map(|(number, _)| number).collect()
     };
-    let (mut bytes, mut read_up_to, mut left_out) = (0, None, 0);
+    let (mut bytes, mut left_out) = (0, 0);
     let mut whole: HashSet<BagNo> = HashSet::new();
     let scan = Scan {
         reader: &reader,
@@ -196,21 +215,21 @@ pub fn run(
         let is_enough = |read: u64| portion.is_enough(read, total, clock.monotonic().saturating_sub(begun));
         let last = AtomicU32::new(BagNo::MAX);
         let read = Scan { is_enough: &is_enough, last: &last, ..scan }.run(&data, &Nobody);
-        let read = read.map_err(|error| match error {
-            FsckError::Interrupted { .. } => {
-                FsckError::Interrupted { read_up_to: bags.id_of(last.into_inner()) }
-            }
-            other => other,
+        let read = read.map_err(|error| {
+            read_up_to.set(bags.id_of(last.into_inner()));
+            told_before(error, repository, &bags, report)
         })?;
         bytes = read.bytes;
         let (done, rest) = data.split_at(read.bags.min(data.len()));
         whole.extend(done);
         left_out = bags.bytes_of(rest);
-        read_up_to = done.last().filter(|_| !rest.is_empty()).and_then(|last| bags.id_of(*last));
+        read_up_to.set(done.last().filter(|_| !rest.is_empty()).and_then(|last| bags.id_of(*last)));
     }
     monitor.phase("reading directories");
     let graph = Graph::new(&bags);
-    bytes = scan.run(&of_kind(BagKind::Tree), &graph)?.bytes.saturating_add(bytes);
+    let trees = scan.run(&of_kind(BagKind::Tree), &graph);
+    let trees = trees.map_err(|error| told_before(error, repository, &bags, report))?;
+    bytes = trees.bytes.saturating_add(bytes);
     note_damaged(repository, &bags, &whole);
 
     monitor.phase("checking generations");
@@ -220,19 +239,20 @@ pub fn run(
         bags: &bags,
         graph: &graph,
         source: &source,
-        report: &report,
+        report,
         now: clock.now(),
         cancel,
     };
     let generations = u64::try_from(contents.generations.len()).unwrap_or(u64::MAX);
     let broken = std::mem::take(&mut contents.broken);
-    verdict.pronounce(contents, &listing)?;
+    let pronounced = verdict.pronounce(contents, &listing);
+    pronounced.map_err(|error| told_before(error, repository, &bags, report))?;
 
     let (mut rebuilt, mut quarantined) = (Rebuilt::default(), 0);
     if let Some(session) = session {
         cancelled(cancel)?;
         if options.repair {
-            quarantined = quarantine::run(&**store, &broken, &report)?;
+            quarantined = quarantine::run(&**store, &broken, report)?;
         }
         monitor.phase("writing the index");
         let wrongs = bags.wrongs();
@@ -250,10 +270,30 @@ pub fn run(
         notes,
         segments_written: rebuilt.written,
         segments_removed: rebuilt.removed,
-        read_up_to,
+        read_up_to: read_up_to.get(),
         left_out,
         quarantined,
     })
+}
+
+/// Of an interrupted check, tells what was seen of damaged bags, and remembers it: the next one goes on behind them. What they hit was not found out.
+fn told_before(error: FsckError, repository: &Repository, bags: &Bags, report: &Report<'_>) -> FsckError {
+    if matches!(error, FsckError::Interrupted { .. }) {
+        note_damaged(repository, bags, &HashSet::new());
+        for (number, wrongs) in bags.wrongs() {
+            // One that is gone may have been collected meanwhile.
+            let wrongs: Vec<_> = wrongs
+                .into_iter()
+                .filter(|wrong| *wrong != report::Unreadable::Missing.to_string())
+                .collect();
+            if let Some(id) = bags.id_of(number).filter(|_| !wrongs.is_empty()) {
+                let text =
+                    format!("{}; the check was stopped before it knew what that hits", wrongs.join("; "));
+                report.damage(&layout::bag(id), text);
+            }
+        }
+    }
+    error
 }
 
 /// Remembers which data bags are damaged, for the next backup, and which are not, since they were read as a `whole` or are gone.

@@ -62,7 +62,7 @@ pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     }
     let read_up_to = match &outcome {
         Ok(summary) => summary.read_up_to,
-        Err(FsckError::Interrupted { read_up_to }) => *read_up_to,
+        Err(FsckError::Interrupted { read_up_to, .. }) => *read_up_to,
         Err(_) => None,
     };
     if portion.is_some() {
