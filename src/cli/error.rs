@@ -252,6 +252,9 @@ impl From<KeyError> for Failure {
             KeyError::Last(_) => {
                 Self::failed(said).hint("add another first, or say --even-last if that is meant")
             }
+            KeyError::Contested => {
+                Self::failed(said).hint("look at `kitbag key list`, and try again in ten minutes")
+            }
             KeyError::Slot(_) => Self::failed(said),
             KeyError::Store(error) => error.into(),
         }

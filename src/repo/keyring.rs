@@ -11,7 +11,10 @@ use super::open::{OpenError, Stored};
 use crate::base::id::{KeySlotId, RepositoryId};
 use crate::base::time::Clock;
 use crate::crypto::{KeySlot, KeySlotError, MasterKey, Protection, Secret, keyslot};
-use crate::store::{Class, ErrorKind, Name, Store, StoreError, layout};
+use crate::store::{Class, ErrorKind, Listed, Name, Pending, Store, StoreError, layout};
+
+/// Seconds after which the mark of a change that was not completed stands for nobody who is still at it.
+const CUT_OFF: i64 = 600;
 
 /// Why a slot was not added or removed.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +30,9 @@ pub enum KeyError {
         "no other key slot than {0} can be used, and without any nothing in the repository can ever be read again"
     )]
     Last(KeySlotId),
+    /// Others were at it.
+    #[error("somebody else is changing the key slots, or was cut off while doing so: nothing was removed")]
+    Contested,
     /// No slot could be made.
     #[error(transparent)]
     Slot(#[from] KeySlotError),
@@ -124,7 +130,9 @@ impl Keyring {
     /// `None`, `Ambiguous`.
     pub fn find(&self, beginning: &str) -> Result<KeySlotId, KeyError> {
         let ids = self.slots.iter().map(|one| one.id);
-        let fitting: Vec<_> = ids.filter(|id| id.to_string().starts_with(beginning)).collect();
+        // Nothing is what a variable that was not set leaves: no id begins with that.
+        let is_one = |id: &KeySlotId| !beginning.is_empty() && id.to_string().starts_with(beginning);
+        let fitting: Vec<_> = ids.filter(is_one).collect();
         match fitting[..] {
             [one] => Ok(one),
             [] => Err(KeyError::None(crate::base::text::escape(beginning.as_bytes()))),
@@ -158,38 +166,32 @@ impl Keyring {
         Ok(slot.id())
     }
 
-    /// Marks which slots there are after a change.
+    /// Marks which slots there are after a change, in place of the marks that were there before.
     fn mark(
         &self,
         store: &dyn Store,
         change: impl FnOnce(&mut BTreeSet<KeySlotId>),
     ) -> Result<(), StoreError> {
+        let there = store.list(&layout::directory("condemned")).wait()?;
+        let (own, _) = announce(store, &self.changed(change))?;
+        supersede(store, &there, &own);
+        Ok(())
+    }
+
+    /// The ids of the slots after a change.
+    fn changed(&self, change: impl FnOnce(&mut BTreeSet<KeySlotId>)) -> BTreeSet<KeySlotId> {
         let mut slots = self.slots.iter().map(|one| one.id).collect();
         change(&mut slots);
-        let mark = layout::key_mark(keyslot::mark(&slots));
-        let directory = layout::directory("condemned");
-        let there = store.list(&directory).wait()?;
-        let mut file = store.create(&mark.with_suffix(".part"), Class::Control);
-        file.append(b"\n".to_vec())?;
-        match file.commit(&mark).wait() {
-            Err(error) if error.kind != ErrorKind::Exists => return Err(error),
-            _ => {}
-        }
-        let others = there.iter().filter(|file| file.name.ends_with(layout::KEY_MARK));
-        let others =
-            others.map(|file| Name::join(&[directory.as_str(), &file.name])).filter(|name| *name != mark);
-        let removed: Vec<_> = others.map(|name| store.remove(&name)).collect();
-        for removed in removed {
-            // One that stays makes everybody ask.
-            let _ = removed.wait();
-        }
-        Ok(())
+        slots
     }
 
     /// Removes a slot; the last one that can be used only if `even_last`. `added` is one that came since these were read.
     ///
+    /// Two who each remove the other's slot would leave none. There are no locks: each says by a mark what there will be, and only then looks for the
+    /// marks of others, so at least one of the two finds the other's and leaves everything as it was.
+    ///
     /// # Errors
-    /// `Last`; what the store says.
+    /// `Last`; `Contested`; what the store says.
     pub fn remove(
         &self,
         store: &dyn Store,
@@ -198,20 +200,77 @@ impl Keyring {
         even_last: bool,
     ) -> Result<(), KeyError> {
         let is_usable = self.usable().any(|slot| slot.id() == id);
-        let others = self.usable().any(|slot| slot.id() != id) || added.is_some();
-        if is_usable && !others && !even_last {
+        let others: BTreeSet<_> =
+            self.usable().map(KeySlot::id).filter(|slot| *slot != id).chain(added).collect();
+        if is_usable && others.is_empty() && !even_last {
             return Err(KeyError::Last(id));
         }
         // First, so that nobody who is interrupted leaves a slot that is missed by nobody.
-        self.mark(store, |slots| {
+        let before = self.changed(|_| ());
+        // The slot that is removed may itself have come since: a key that could not be printed is taken back.
+        let with_added = self.changed(|slots| slots.extend(added.or(Some(id))));
+        let after = self.changed(|slots| {
             slots.remove(&id);
             slots.extend(added);
-        })?;
+        });
+        let (own, is_new) = announce(store, &after)?;
+        let listed = ["condemned", "keys"].map(|name| store.list(&layout::directory(name)));
+        let [marks, slots] = listed.map(Pending::wait);
+        let (marks, slots) = (marks?, slots?);
+        let expected = [before, with_added, after].map(|slots| file_name(&slots));
+        let is_there = |file: &Listed| file.name.parse().is_ok_and(|slot| others.contains(&slot));
+        let is_last = is_usable && !even_last && !slots.iter().any(is_there);
+        if is_last || is_contested(&marks, &expected, &own) {
+            if is_new {
+                // One that stays makes everybody ask.
+                let _ = store.remove(&own).wait();
+            }
+            return Err(KeyError::Contested);
+        }
+        supersede(store, &marks, &own);
         match store.remove(&layout::key_slot(id)).wait() {
             Err(error) if error.kind != ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
         }
     }
+}
+
+fn file_name(slots: &BTreeSet<KeySlotId>) -> String {
+    format!("{}{}", keyslot::mark(slots), layout::KEY_MARK)
+}
+
+/// Makes the mark of these slots: its name, and whether it was not there yet.
+fn announce(store: &dyn Store, slots: &BTreeSet<KeySlotId>) -> Result<(Name, bool), StoreError> {
+    let mark = layout::key_mark(keyslot::mark(slots));
+    let mut file = store.create(&mark.with_suffix(".part"), Class::Control);
+    file.append(b"\n".to_vec())?;
+    match file.commit(&mark).wait() {
+        Ok(_) => Ok((mark, true)),
+        Err(error) if error.kind == ErrorKind::Exists => Ok((mark, false)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes the marks in a listing that are not this one.
+fn supersede(store: &dyn Store, listed: &[Listed], own: &Name) {
+    let directory = layout::directory("condemned");
+    let marks = listed.iter().filter(|file| file.name.ends_with(layout::KEY_MARK));
+    let others = marks.map(|file| Name::join(&[directory.as_str(), &file.name])).filter(|name| name != own);
+    let removed: Vec<_> = others.map(|name| store.remove(&name)).collect();
+    for removed in removed {
+        // One that stays makes everybody ask.
+        let _ = removed.wait();
+    }
+}
+
+/// Whether a mark says that somebody else is changing the slots: one that nothing read here explains, and that was not left behind long ago.
+fn is_contested(marks: &[Listed], expected: &[String], own: &Name) -> bool {
+    let own = marks.iter().find(|file| own.as_str().ends_with(&file.name));
+    let now = own.map_or(i64::MAX, |file| file.modified);
+    marks
+        .iter()
+        .filter(|file| file.name.ends_with(layout::KEY_MARK) && !expected.contains(&file.name))
+        .any(|file| own.is_none() || file.modified > now.saturating_sub(CUT_OFF))
 }
 
 #[cfg(test)]
@@ -265,7 +324,7 @@ mod tests {
         assert!(opens(&store, "first") && opens(&store, "second") && !opens(&store, "third"));
         let ring = keyring(&store, "second").unwrap();
         assert_eq!((ring.opened(), ring.label()), (second, "second"));
-        assert!(matches!(ring.find(""), Err(KeyError::Ambiguous(..))));
+        assert!(matches!(ring.find(""), Err(KeyError::None(_))));
         assert_eq!(ring.find(&second.to_string()[..12]).unwrap(), second);
         ring.remove(&store, first.opened(), None, false).unwrap();
         assert!(!opens(&store, "first") && opens(&store, "second"));
@@ -281,6 +340,7 @@ mod tests {
         let ring = keyring(&store, "first").unwrap();
         assert!(matches!(ring.remove(&store, ring.opened(), None, false), Err(KeyError::Last(_))));
         ring.remove(&store, other, None, false).unwrap();
+        let ring = keyring(&store, "first").unwrap();
         ring.remove(&store, ring.opened(), None, true).unwrap();
         assert!(matches!(keyring(&store, "first"), Err(OpenError::NoKeySlot { .. })));
     }
@@ -306,6 +366,38 @@ mod tests {
         let ring = stored.keyring("here", &mut |_| Some(key(1))).unwrap();
         assert!(!stored.has_passphrase() && ring.label() == "safe");
         assert!(matches!(ring.remove(&store, ring.opened(), None, false), Err(KeyError::Last(_))));
+    }
+
+    #[test]
+    fn two_who_remove_each_others_slot_leave_one() {
+        let made = repository();
+        let first = keyring(&made, "first").unwrap();
+        let second = add(&made, &first, "second").unwrap();
+        let mut contested = 0;
+        for k in 0..8 {
+            let store = made.snapshot();
+            let [one, other] = ["first", "second"].map(|text| keyring(&store, text).unwrap());
+            let slow = FaultyStore::stop_after(Arc::new(store.clone()), k);
+            let is_done = one.remove(&slow, second, None, false).is_ok();
+            match other.remove(&store, first.opened(), None, false) {
+                Ok(()) => assert!(opens(&store, "second"), "after {k}"),
+                Err(KeyError::Contested) => contested += 1,
+                Err(error) => panic!("{error}"),
+            }
+            assert!(opens(&store, "first") || opens(&store, "second"), "after {k}");
+            if is_done {
+                assert!(opens(&store, "first"));
+                let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slow.finish()));
+                continue;
+            }
+            // Whoever was cut off stands in nobody's way for ever.
+            store.set_clock(store.clock() + CUT_OFF + 1);
+            if let Ok(other) = keyring(&store, "second") {
+                other.remove(&store, first.opened(), None, false).unwrap();
+                assert!(opens(&store, "second") && !opens(&store, "first"), "after {k}");
+            }
+        }
+        assert!(contested > 3, "{contested}");
     }
 
     /// Whether who has kept these files takes the repository's keys for unchanged, from what every backup lists.
