@@ -40,6 +40,8 @@ fn a_second_passphrase_opens_as_well() {
 fn a_passphrase_is_changed() {
     let kitbag = locked();
     kitbag.run(["key", "change", "--new-passphrase-file", "second", "--passphrase-file", "first"]).code(0);
+    let again = kitbag.run(["generations", "--passphrase-file", "second"]).code(0);
+    assert_eq!(again.stderr, "", "it is at the same place");
     assert_eq!(["first", "second"].map(|word| opens(&kitbag, word)), [12, 0]);
     assert_eq!(files_below(&kitbag.path("repository/keys")).len(), 1);
 }
@@ -53,6 +55,10 @@ fn the_last_one_stays_unless_told() {
     kitbag.run(remove).code(1).says(&["no other key slot", "--even-last"]);
     assert_eq!(opens(&kitbag, "first"), 0);
     kitbag.run(["key", "remove", "zz", "--passphrase-file", "first"]).code(1).says(&["no key slot zz"]);
+    kitbag
+        .run(["key", "remove", "", "--even-last", "--passphrase-file", "first"])
+        .code(1)
+        .says(&["no key slot"]);
     kitbag.run(remove.iter().chain(&["--even-last"])).code(0);
     assert_eq!(opens(&kitbag, "first"), 4);
 }

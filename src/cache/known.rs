@@ -73,8 +73,11 @@ impl CacheHome {
     /// What was opened at this location (its one spelling) the last time; `None` when nothing was, or what is kept is damaged.
     #[must_use]
     pub fn known(&self, location: &str) -> Option<Known> {
-        let (name, path) = self.entry(location);
-        let reader = Reader::open(&path, Kind::Record, &name).ok()?;
+        self.read(&self.entry(location).0)
+    }
+
+    fn read(&self, name: &str) -> Option<Known> {
+        let reader = Reader::open(&self.root.join("locations").join(name), Kind::Record, name).ok()?;
         let bytes = reader.read(0, reader.len()).ok()?;
         codec::decode(&bytes, "known repository", LIMIT).ok()
     }
@@ -93,6 +96,14 @@ impl CacheHome {
         if let Err(error) = write() {
             tracing::debug!(%error, "a location was not remembered");
         }
+    }
+
+    /// Whether this repository was opened at any location that is not forgotten.
+    #[must_use]
+    pub fn is_known(&self, id: RepositoryId) -> bool {
+        let entries = fs::read_dir(self.root.join("locations")).into_iter().flatten();
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.any(|name| self.read(&name).is_some_and(|known| known.repository == id))
     }
 
     /// Forgets what was opened at this location.
@@ -157,6 +168,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = CacheHome::open(&dir.path().join("kitbag")).unwrap();
         let (one, two) = (known(), known());
+        let (one_id, two_id) = (one.repository, two.repository);
         assert_eq!(home.known("sftp://a/x"), None);
         home.remember("sftp://a/x", &one);
         home.remember("sftp://b/x", &two);
@@ -166,6 +178,7 @@ mod tests {
         home.forget("sftp://a/x");
         assert_eq!(home.known("sftp://a/x"), None);
         assert!(home.known("sftp://b/x").is_some());
+        assert!(home.is_known(two_id) && !home.is_known(one_id));
         home.forget_all().unwrap();
         assert_eq!(home.known("sftp://b/x"), None);
     }

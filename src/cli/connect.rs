@@ -104,7 +104,8 @@ impl Context {
             Some(known) if known.repository != id => self.screen.say(&format!(
                 "kitbag: another repository than before is at {at}: what was kept of the former is not used for it"
             )),
-            None if home.directory(id).is_dir() => self.screen.say(&format!(
+            // Not so where only its keys were changed, by which what was kept of this place is forgotten.
+            None if home.is_known(id) && home.directory(id).is_dir() => self.screen.say(&format!(
                 "kitbag: the repository at {at} was opened at another place before: what was kept of it is used"
             )),
             _ => {}
