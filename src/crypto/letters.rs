@@ -72,7 +72,8 @@ pub fn encode(secret: &Key32) -> [Zeroizing<String>; LINES] {
 /// The first mistake.
 pub fn decode(text: &str) -> Result<Key32, LettersError> {
     let mut found: [Option<Zeroizing<[u8; BYTES]>>; LINES] = Default::default();
-    for line in text.lines() {
+    // Editors put a mark of the byte order in front, which is not part of the text.
+    for line in text.trim_start_matches('\u{feff}').lines() {
         let Some((number, letters)) = numbered(line) else { continue };
         let Some(place) = found.get_mut(number - 1) else { continue };
         if place.is_some() {
@@ -100,7 +101,8 @@ fn numbered(line: &str) -> Option<(usize, &str)> {
     let line = line.trim_start();
     let rest = line.strip_prefix(['1', '2', '3', '4', '5'])?;
     let number = line.get(..1)?.parse().ok()?;
-    rest.starts_with([' ', '\t', '.', ':', ')']).then_some((number, rest.trim_start_matches(['.', ':', ')'])))
+    let is_end = |letter: char| letter.is_whitespace() || ['.', ':', ')'].contains(&letter);
+    rest.starts_with(is_end).then_some((number, rest.trim_start_matches(['.', ':', ')'])))
 }
 
 fn read(number: usize, letters: &str) -> Result<Zeroizing<[u8; BYTES]>, LettersError> {
@@ -202,6 +204,8 @@ mod tests {
         for typed in [
             original.to_lowercase(),
             original.replace(' ', "\t"),
+            original.replace(' ', "\u{a0}"),
+            format!("\u{feff}{original}"),
             original.replace('0', "O").replace('1', "l").replacen("l ", "1 ", 1),
             words,
             dashes,
