@@ -124,6 +124,20 @@ fn what_excludes_something_displaces_it() {
 }
 
 #[test]
+fn what_is_typed_without_a_name_displaces_it_too() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("tree/file", "contents");
+    kitbag.run(["backup", "tree"]).code(0);
+    kitbag.write(USER, "[forget]\nkeep = \"7d\"\nall-clients = true\n");
+    let said = kitbag.run(["forget", "--dry-run"]).code(0).stdout;
+    assert!(said.contains("kept by 7d"), "{said}");
+    kitbag.run(["forget", "latest"]).code(0);
+    assert_eq!(kitbag.run(["generations"]).code(0).stdout, "");
+    kitbag.write(USER, "[forget]\ngenerations = \"latest\"\n");
+    kitbag.run(["forget", "--dry-run"]).code(2).says(&["config.toml:2: ", "one run"]);
+}
+
+#[test]
 fn a_flag_is_taken_back() {
     let kitbag = Kitbag::new().set("KITBAG_REPOSITORY", "repository");
     kitbag.run(["init", "--encryption", "none"]).code(0);

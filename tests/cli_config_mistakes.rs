@@ -3,9 +3,10 @@
 mod common;
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-use common::Kitbag;
+use common::{Kitbag, Outcome};
 
 const USER: &str = "home/.config/kitbag/config.toml";
 
@@ -154,4 +155,27 @@ fn what_others_can_write_is_not_believed() {
         }
         fs::remove_file(kitbag.path(file)).expect("removed");
     }
+}
+
+#[test]
+fn a_variable_is_judged_as_a_file_is() {
+    let kitbag = Kitbag::new();
+    let run = |name: &str, value: &[u8]| {
+        let value = std::ffi::OsStr::from_bytes(value);
+        Outcome::of(kitbag.command().env(name, value).args(["config", "show"])).code(2)
+    };
+    let outcome = run("KITBAG_REPOSITORY", b"sftp://ada:secret@host/x");
+    outcome.says(&["KITBAG_REPOSITORY: ", "password"]);
+    assert!(!outcome.stdout.contains("secret") && !outcome.stderr.contains("secret"));
+    run("KITBAG_LIMIT_UPLOAD", b"\xff").says(&["KITBAG_LIMIT_UPLOAD: ", "it is no text"]);
+}
+
+/// A pipe that nobody writes to would be waited for without end.
+#[test]
+fn a_pipe_is_read_only_where_it_was_named() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write(USER, "");
+    fs::remove_file(kitbag.path(USER)).expect("removed");
+    rustix::fs::mkfifoat(rustix::fs::CWD, kitbag.path(USER), 0o600.into()).expect("made");
+    kitbag.run(["generations"]).code(2).says(&["config.toml", "it is a pipe", "--config"]);
 }

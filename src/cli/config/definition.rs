@@ -85,11 +85,13 @@ impl Opt {
     fn of(command: &str, arg: &Arg) -> Option<Self> {
         let id = arg.get_id().as_str();
         let is_positional = arg.is_positional();
+        // What has no name of its own is about one run, and displaces what it excludes.
         let key = match arg.get_long() {
             Some(long) => long,
-            None if POSITIONALS.contains(&(command, id)) => id,
+            None if is_positional => id,
             None => return None,
         };
+        let has_name = !is_positional || POSITIONALS.contains(&(command, id));
         let kind = match arg.get_action() {
             ArgAction::SetTrue => Kind::Flag,
             ArgAction::Count => Kind::Count,
@@ -110,7 +112,10 @@ impl Opt {
             kind,
             place,
             is_positional,
-            is_settable: !ALONE.contains(&command) && !ONE_RUN.contains(&key) && !arg.is_hide_set(),
+            is_settable: has_name
+                && !ALONE.contains(&command)
+                && !ONE_RUN.contains(&key)
+                && !arg.is_hide_set(),
         })
     }
 }
@@ -308,7 +313,7 @@ impl Definition {
             ErrorKind::InvalidValue => Verdict::Bad(String::new(), strings(&error, ContextKind::ValidValue)),
             ErrorKind::ValueValidation | ErrorKind::InvalidUtf8 => {
                 let why = std::error::Error::source(&error).map(ToString::to_string);
-                Verdict::Bad(why.unwrap_or_default(), Vec::new())
+                Verdict::Bad(why.unwrap_or_else(|| "it is no text".to_owned()), Vec::new())
             }
             _ => {
                 let always = parse(Vec::new()).map(|error| missing(&error)).unwrap_or_default();
@@ -418,6 +423,7 @@ mod tests {
         assert!(backup.contains(&"roots".to_owned()) && !backup.contains(&"repository".to_owned()));
         assert!(!backup.contains(&"dry-run".to_owned()));
         assert_eq!(settable("ls"), ["generation", "long"]);
+        assert!(definition.options(&path("forget")).iter().any(|one| one.is_positional && !one.is_settable));
         let leaves = definition.leaves();
         assert!(leaves.contains(&path("key add")) && leaves.contains(&path("backup")));
         assert!(!leaves.contains(&path("key")) && leaves.iter().all(|one| !one.contains(&"help".to_owned())));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -63,7 +63,11 @@ pub fn all(
         Some(path) => (path.clone(), Owner::RootOrUser),
         None => (PathBuf::from(SYSTEM), Owner::Root),
     };
-    user.into_iter().chain([system]).map(|(path, owner)| read(definition, &path, owner, home)).collect()
+    let found = |(path, owner): (PathBuf, Owner)| {
+        check_no_pipe(&path)?;
+        read(definition, &path, owner, home)
+    };
+    user.into_iter().chain([system]).map(found).collect()
 }
 
 fn read(definition: &Definition, path: &Path, owner: Owner, home: Option<&Path>) -> Result<Written, Failure> {
@@ -77,6 +81,17 @@ fn read(definition: &Definition, path: &Path, owner: Owner, home: Option<&Path>)
     };
     let (settings, profiles) = table::read(definition, &path, &text, home)?;
     Ok(Written { path, is_there: true, settings, profiles })
+}
+
+/// A pipe that nobody writes to is waited for without end: one that was named with `--config` is meant, and others are not.
+fn check_no_pipe(path: &Path) -> Result<(), Failure> {
+    match path.metadata() {
+        Ok(metadata) if metadata.file_type().is_fifo() => {
+            Err(cannot_read(path, &io::Error::other("it is a pipe"))
+                .hint("name it with --config if that is meant"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn open(path: &Path, owner: Owner) -> Result<Option<File>, Failure> {

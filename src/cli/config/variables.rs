@@ -11,6 +11,7 @@ use crate::cli::daemon;
 use crate::cli::environment::Environment;
 use crate::cli::error::Failure;
 use crate::cli::nearest::nearest;
+use crate::store::open::Location;
 
 /// The variable that stands for an option.
 #[must_use]
@@ -28,6 +29,10 @@ pub fn settings(definition: &Definition, environment: &Environment) -> Result<Ve
         let name = name_of(&option.key);
         let Some(text) = environment.kitbag.get(&name).filter(|text| !text.is_empty()) else { continue };
         let origin = Origin::Variable(name);
+        if option.place == Place::Repository {
+            // As in a file: a password in it is never shown.
+            Location::parse(text).map_err(|error| mistake(&origin, error))?;
+        }
         let value = value(&option, text, &origin)?;
         found.push(checked(
             definition,
