@@ -162,19 +162,25 @@ impl Keyring {
         file.append(slot.encode())?;
         file.commit(&name).wait()?;
         // Without the mark, those who know of the new slot ask for the others each time.
-        let _ = self.mark(store, |slots| slots.extend([slot.id()]));
+        let _ = self.mark(store, slot.id());
         Ok(slot.id())
     }
 
-    /// Marks which slots there are after a change, in place of the marks that were there before.
-    fn mark(
-        &self,
-        store: &dyn Store,
-        change: impl FnOnce(&mut BTreeSet<KeySlotId>),
-    ) -> Result<(), StoreError> {
-        let there = store.list(&layout::directory("condemned")).wait()?;
-        let (own, _) = announce(store, &self.changed(change))?;
-        supersede(store, &there, &own);
+    /// Marks which slots there are after one was added, in place of the marks that were there before.
+    ///
+    /// Others may be adding, too, or have done so since these were read. Each looks for slots and marks after it has made both, so that whoever looks last sees all of them,
+    /// and leaves the one mark that is right.
+    fn mark(&self, store: &dyn Store, added: KeySlotId) -> Result<(), StoreError> {
+        let expected = self.changed(|slots| slots.extend([added]));
+        let (mut own, _) = announce(store, &expected)?;
+        let listed = ["condemned", "keys"].map(|name| store.list(&layout::directory(name)));
+        let [marks, slots] = listed.map(Pending::wait);
+        let (marks, slots) = (marks?, slots?);
+        let slots: BTreeSet<_> = slots.iter().filter_map(|file| file.name.parse().ok()).collect();
+        if slots != expected {
+            (own, _) = announce(store, &slots)?;
+        }
+        supersede(store, &marks, &own);
         Ok(())
     }
 
@@ -398,6 +404,19 @@ mod tests {
             }
         }
         assert!(contested > 3, "{contested}");
+    }
+
+    #[test]
+    fn two_who_add_a_slot_leave_the_mark_of_both() {
+        let store = repository();
+        let rings = ["one", "other"].map(|text| (text, keyring(&store, "first").unwrap()));
+        for (text, ring) in &rings {
+            add(&store, ring, text).unwrap();
+        }
+        let kept = Stored::read(&store).unwrap();
+        assert!(takes_for_unchanged(&store, &kept, "one") && takes_for_unchanged(&store, &kept, "other"));
+        let listed = store.list(&layout::directory("condemned")).wait().unwrap();
+        assert_eq!(listed.iter().filter(|file| file.name.ends_with(layout::KEY_MARK)).count(), 1);
     }
 
     /// Whether who has kept these files takes the repository's keys for unchanged, from what every backup lists.
