@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::OFlags;
 
 use super::definition::Definition;
 use super::table;
@@ -40,6 +42,15 @@ enum Owner {
     RootOrUser,
 }
 
+/// How a file came to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By `--config`, which may name a pipe.
+    Named,
+    /// By looking in its place, where a pipe is not meant.
+    Found,
+}
+
 /// The files in force, the highest first: the one that was named, else the user's and the system's.
 ///
 /// # Errors
@@ -51,7 +62,7 @@ pub fn all(
 ) -> Result<Vec<Written>, Failure> {
     let home = environment.home.as_deref();
     if let Some(path) = named.or(environment.config.as_deref()) {
-        let written = read(definition, path, Owner::RootOrUser, home)?;
+        let written = read(definition, path, (Owner::RootOrUser, Way::Named), home)?;
         if !written.is_there {
             return Err(cannot_read(path, &io::ErrorKind::NotFound.into()));
         }
@@ -63,17 +74,19 @@ pub fn all(
         Some(path) => (path.clone(), Owner::RootOrUser),
         None => (PathBuf::from(SYSTEM), Owner::Root),
     };
-    let found = |(path, owner): (PathBuf, Owner)| {
-        check_no_pipe(&path)?;
-        read(definition, &path, owner, home)
-    };
+    let found = |(path, owner): (PathBuf, Owner)| read(definition, &path, (owner, Way::Found), home);
     user.into_iter().chain([system]).map(found).collect()
 }
 
-fn read(definition: &Definition, path: &Path, owner: Owner, home: Option<&Path>) -> Result<Written, Failure> {
+fn read(
+    definition: &Definition,
+    path: &Path,
+    (owner, way): (Owner, Way),
+    home: Option<&Path>,
+) -> Result<Written, Failure> {
     // Relative paths in it go by where it is, which must not change with the current directory.
     let path: Arc<Path> = std::path::absolute(path).map_err(|error| cannot_read(path, &error))?.into();
-    let text = match open(&path, owner)? {
+    let text = match open(&path, owner, way)? {
         Some(file) => text(file, &path)?,
         None => {
             return Ok(Written { path, is_there: false, settings: Vec::new(), profiles: BTreeMap::new() });
@@ -83,19 +96,14 @@ fn read(definition: &Definition, path: &Path, owner: Owner, home: Option<&Path>)
     Ok(Written { path, is_there: true, settings, profiles })
 }
 
-/// A pipe that nobody writes to is waited for without end: one that was named with `--config` is meant, and others are not.
-fn check_no_pipe(path: &Path) -> Result<(), Failure> {
-    match path.metadata() {
-        Ok(metadata) if metadata.file_type().is_fifo() => {
-            Err(cannot_read(path, &io::Error::other("it is a pipe"))
-                .hint("name it with --config if that is meant"))
-        }
-        _ => Ok(()),
+fn open(path: &Path, owner: Owner, way: Way) -> Result<Option<File>, Failure> {
+    let mut options = File::options();
+    options.read(true);
+    if way == Way::Found {
+        // A pipe that nobody writes to would be waited for without end.
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     }
-}
-
-fn open(path: &Path, owner: Owner) -> Result<Option<File>, Failure> {
-    let file = match File::open(path) {
+    let file = match options.open(path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
         }
@@ -103,6 +111,11 @@ fn open(path: &Path, owner: Owner) -> Result<Option<File>, Failure> {
     };
     // Of the open file, not of its name, which may mean another one by now.
     let metadata = file.metadata().map_err(|error| cannot_read(path, &error))?;
+    if way == Way::Found && !metadata.is_file() {
+        // Whoever writes to it need not be whose it is.
+        let what = if metadata.file_type().is_fifo() { "it is a pipe" } else { "it is no ordinary file" };
+        return Err(cannot_read(path, &io::Error::other(what)).hint("name it with --config if that is meant"));
+    }
     if metadata.is_file() {
         trusted(path, owner, (metadata.uid(), metadata.mode()), rustix::process::geteuid().as_raw())?;
     }
