@@ -7,7 +7,7 @@
 //!
 //! - **Structure.** Every small file opens; every bag's header, trailer, size and table agree; every tree bag is read whole, and each page, list
 //!   and bucket in it becomes a vertex of a graph ([`graph`]). Each generation is then walked in that graph: every reference must lead to an object that
-//!   the bag's table has at exactly that place, and the bag list must name exactly the bags needed. The invariants themselves are the functions of [`check`].
+//!   the bag's table has at exactly that place, and the bag list must name exactly the bags needed. The invariants themselves are the functions of [`mod@check`].
 //! - **Data.** Every bag is read whole, once, in order: the trailer's hash is computed, every block opened, every object's name verified.
 //! - **Serial waits** are a constant number, whatever exists: nothing is fetched by following references. Only the search for the *paths* that damage
 //!   hits ([`blame`]) follows them, and only when there is damage.
