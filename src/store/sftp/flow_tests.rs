@@ -135,7 +135,8 @@ fn files_take_turns() {
         }
     });
     let lengths = lengths.into_inner().unwrap();
-    assert!(lengths[0] > (PIECES << 20) / 3, "when one was there, the other had {} bytes", lengths[0]);
+    // The first has a start; without turns the other would have next to nothing.
+    assert!(lengths[0] > 1 << 20, "when one was there, the other had {} bytes", lengths[0]);
 }
 
 /// What was acknowledged is not sent again, and little is not: 4 MiB of a file, and a file on a channel.
