@@ -1,6 +1,6 @@
 //! How bytes are spread over channels, and what bounds them, against a server in memory.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::SftpStore;
@@ -109,34 +109,6 @@ fn a_far_server_gets_more_channels() {
         .collect();
     assert_eq!(uploads.len(), 8);
     assert_eq!(machine.most_channels(), 9);
-}
-
-/// On a line that carries little, where few bytes may be under way, no file waits until all of another is there.
-#[test]
-fn files_take_turns() {
-    let machine = machine();
-    machine.set_latency(Duration::from_millis(5));
-    let settings = Settings { keep_log: true, link_budget: 300 << 10, ..Settings::default() };
-    let clock = Arc::new(SystemClock::new());
-    let store = SftpStore::new(machine.connector(), clock, settings, b"/repo".to_vec(), "the machine".into());
-    let store = store.unwrap();
-    let lengths = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for (file, other) in [("bags/aa/one", "bags/bb/one"), ("bags/bb/one", "bags/aa/one")] {
-            let mut upload = store.create(&name(file).with_suffix(".part"), Class::Bulk);
-            upload.created().unwrap();
-            let (machine, lengths) = (&machine, &lengths);
-            scope.spawn(move || {
-                fill(upload, file).unwrap();
-                let part = machine.file(&format!("/repo/{other}.part"));
-                let other = part.or_else(|| machine.file(&format!("/repo/{other}")));
-                lengths.lock().unwrap().push(other.map_or(0, |bytes| bytes.len()));
-            });
-        }
-    });
-    let lengths = lengths.into_inner().unwrap();
-    // The first has a start; without turns the other would have next to nothing.
-    assert!(lengths[0] > 1 << 20, "when one was there, the other had {} bytes", lengths[0]);
 }
 
 /// What was acknowledged is not sent again, and little is not: 4 MiB of a file, and a file on a channel.
