@@ -19,6 +19,10 @@ pub const OVERHEAD: usize = NONCE_LEN + TAG_LEN;
 /// The version of the associated data's layout, its first byte.
 const LAYOUT: u8 = 1;
 
+/// Associated data are as long as a multiple of this. Poly1305 works on four blocks of 16 bytes at a time, and the `poly1305` crate copies
+/// each block of a text that does not begin at such a place.
+const ALIGNED: usize = 64;
+
 /// What kind of thing is sealed, or what kind of file begins; the number is part of the format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -71,14 +75,17 @@ pub struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Layout (1), kind (1), repository id (16), offset (8, little-endian), and the file as what remains: only the last has
-    /// no fixed length, so no two contexts give the same bytes.
+    /// Layout (1), kind (1), the length of the file's name (2, little-endian), repository id (16), offset (8, little-endian), the file's name, and
+    /// zeros up to a multiple of [`ALIGNED`]. The length says where the zeros begin, so no two contexts give the same bytes.
     fn associated_data(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(2 + RepositoryId::LEN + 8 + self.file.len());
+        let mut bytes = Vec::with_capacity(2 * ALIGNED);
         bytes.extend([LAYOUT, self.kind.number()]);
+        // The names of files are short; of a longer one, its bytes tell it from others.
+        bytes.extend(u16::try_from(self.file.len()).unwrap_or(u16::MAX).to_le_bytes());
         bytes.extend(self.repository.as_bytes());
         bytes.extend(self.offset.to_le_bytes());
         bytes.extend(self.file);
+        bytes.resize(bytes.len().next_multiple_of(ALIGNED), 0);
         bytes
     }
 }
@@ -270,6 +277,16 @@ mod tests {
             assert_eq!(key().open(&context, &sealed), Err(SealError), "{context:?}");
         }
         assert_eq!(SealKey::new(Key32::new([4; 32])).open(&CONTEXT, &sealed), Err(SealError));
+    }
+
+    #[test]
+    fn associated_data_are_whole_strides_and_tell_names_apart() {
+        let data = |file| Context { file, ..CONTEXT }.associated_data();
+        for file in [&b""[..], b"bag", &[1; 36], &[1; 37], &[1; 100]] {
+            assert_eq!(data(file).len() % ALIGNED, 0);
+        }
+        assert_eq!(data(&[1; 36]).len(), 64);
+        assert_ne!(data(b"bag"), data(b"bag\0"));
     }
 
     #[test]
