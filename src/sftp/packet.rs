@@ -314,6 +314,20 @@ impl Packets {
     /// Adds bytes as they came.
     pub fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
+        // Room for all of a long packet at once, so that its bytes are not moved as it grows.
+        if let Ok(Some(whole)) = self.next_len() {
+            self.0.reserve(whole.saturating_sub(self.0.len()));
+        }
+    }
+
+    /// The length of the next packet with its length field, if that has come.
+    fn next_len(&self) -> Result<Option<usize>, Malformed> {
+        let Some(len) = self.0.first_chunk::<4>() else { return Ok(None) };
+        let len = usize::try_from(u32::from_be_bytes(*len)).unwrap_or(usize::MAX);
+        if len == 0 || len > MAX_PACKET {
+            return Err(Malformed("a packet's length is out of range"));
+        }
+        Ok(len.checked_add(4))
     }
 
     /// The next whole packet, without its length.
@@ -321,14 +335,7 @@ impl Packets {
     /// # Errors
     /// When the length is 0 or beyond [`MAX_PACKET`]: the stream is of no use then.
     pub fn next_packet(&mut self) -> Result<Option<Bytes>, Malformed> {
-        let Some(len) = self.0.get(..4).and_then(|head| <[u8; 4]>::try_from(head).ok()) else {
-            return Ok(None);
-        };
-        let len = usize::try_from(u32::from_be_bytes(len)).unwrap_or(usize::MAX);
-        if len == 0 || len > MAX_PACKET {
-            return Err(Malformed("a packet's length is out of range"));
-        }
-        let Some(whole) = len.checked_add(4).filter(|whole| *whole <= self.0.len()) else {
+        let Some(whole) = self.next_len()?.filter(|whole| *whole <= self.0.len()) else {
             return Ok(None);
         };
         let mut packet = self.0.split_to(whole).freeze();

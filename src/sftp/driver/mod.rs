@@ -83,8 +83,9 @@ impl Default for Settings {
     }
 }
 
-/// Bytes handed to the link at a time, so that channels share it evenly: one SSH packet.
-const PIECE: usize = 32 * 1024;
+/// Bytes handed to the link at a time, so that channels share it evenly: what libssh2 puts into one SSH packet. A little more would
+/// become a whole packet and a tiny one.
+const PIECE: usize = 32_700;
 
 /// Into how many requests what may be under way is cut at least, so that none of them alone is long on the way.
 const PIECES: u64 = 4;

@@ -13,7 +13,12 @@
 
 use chacha20::ChaCha20Legacy;
 use chacha20::cipher::{KeyIvInit as _, StreamCipher as _, StreamCipherSeek as _};
+use poly1305::Poly1305;
+use poly1305::universal_hash::{KeyInit as _, UniversalHash as _};
 use zeroize::Zeroize as _;
+
+/// Bytes that Poly1305 takes in at once: four of its blocks.
+const ABREAST: usize = 64;
 
 /// Bytes of a block of `ChaCha20`.
 const BLOCK: u64 = 64;
@@ -46,11 +51,18 @@ impl Context {
     }
 }
 
+/// The tag of bytes under a key that is used once.
+fn tag(bytes: &[u8], key: &[u8; 32]) -> [u8; 16] {
+    let mut mac = Poly1305::new(&(*key).into());
+    // `compute_unpadded` alone goes block by block, and copies each.
+    let (whole, rest) = bytes.split_at(bytes.len() - bytes.len() % ABREAST);
+    mac.update_padded(whole);
+    mac.compute_unpadded(rest).into()
+}
+
 /// What libssh2 calls.
 #[cfg(not(test))]
 mod lent {
-    use poly1305::Poly1305;
-    use poly1305::universal_hash::KeyInit as _;
 
     use super::Context;
 
@@ -106,8 +118,7 @@ mod lent {
     ) {
         // SAFETY: so many bytes are readable, a key is there and room for a tag, which is not among the bytes.
         unsafe {
-            let mac = Poly1305::new(&(*key).into());
-            *tag = mac.compute_unpadded(std::slice::from_raw_parts(bytes, len)).into();
+            *tag = super::tag(std::slice::from_raw_parts(bytes, len), &*key);
         }
     }
 }
@@ -133,6 +144,16 @@ mod tests {
         context.apply(one);
         context.apply(other);
         assert_eq!(bytes.map(|byte| format!("{byte:02x}")).concat(), expected);
+    }
+
+    #[test]
+    fn a_tag_is_the_same_however_many_blocks_are_taken_at_once() {
+        let bytes: Vec<u8> = (0..1000_u32).map(|at| at.to_le_bytes()[0].wrapping_mul(37)).collect();
+        let key = [0x5a; 32];
+        for len in (0..300).chain([640, 704, 999, 1000]) {
+            let expected: [u8; 16] = Poly1305::new(&key.into()).compute_unpadded(&bytes[..len]).into();
+            assert_eq!(tag(&bytes[..len], &key), expected, "{len} bytes");
+        }
     }
 
     #[test]

@@ -137,7 +137,6 @@ impl AsRawFd for Anchor {
 pub(super) struct Engine {
     session: Session,
     shared: Arc<Shared>,
-    scratch: Vec<u8>,
 }
 
 impl Engine {
@@ -153,7 +152,7 @@ impl Engine {
         session.set_tcp_stream(Anchor(Arc::clone(&shared)));
         install(&session, &shared);
         session.set_blocking(false);
-        Ok(Self { session, shared, scratch: vec![0; READ] })
+        Ok(Self { session, shared })
     }
 
     /// The session. Every call on it may leave bytes to send.
@@ -217,16 +216,17 @@ impl Engine {
     /// # Errors
     /// If the connection is broken.
     pub(super) fn fill(&mut self) -> Result<usize, Errno> {
+        let mut wire = self.shared.wire();
         loop {
-            let received = rustix::net::recv(&self.shared.socket, &mut self.scratch[..], RecvFlags::empty());
-            let mut wire = self.shared.wire();
+            let received =
+                rustix::net::recv(&self.shared.socket, wire.incoming.room(READ), RecvFlags::empty());
             match received {
                 Ok((0, _)) => {
                     wire.ended = true;
                     return Ok(0);
                 }
                 Ok((count, _)) => {
-                    wire.incoming.push(self.scratch.get(..count).unwrap_or_default());
+                    wire.incoming.add(count);
                     return Ok(count);
                 }
                 Err(Errno::INTR) => {}
