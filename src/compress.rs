@@ -3,6 +3,7 @@
 //! Much of what people keep is compressed already (photographs, films, archives). Such bytes are recognised by looking at
 //! a few kilobytes of them and stored as they are, at nearly the speed of a copy.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io::Cursor;
 
@@ -101,24 +102,26 @@ pub fn compress(level: Level, bytes: &[u8]) -> Packed {
 ///
 /// The compressor's memory belongs to the thread and is used again.
 pub fn compress_onto(level: Level, bytes: &[u8], out: &mut Vec<u8>) -> Codec {
-    if let Some(level) = level.zstd()
-        && looks_compressible(bytes)
-        && try_zstd(level, bytes, out)
-    {
+    if shrink_onto(level, bytes, out) {
         return Codec::Zstd;
     }
     out.extend_from_slice(bytes);
     Codec::Raw
 }
 
-/// Unpacks bytes that were `expected` before; no more memory than that is used, whatever the packed bytes claim.
-/// Callers check `expected` against a limit of their own.
+/// Packs `bytes` by [`Codec::Zstd`] at the end of `out` if that makes them shorter, and says whether it does; else appends nothing.
+pub fn shrink_onto(level: Level, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+    level.zstd().is_some_and(|level| looks_compressible(bytes) && try_zstd(level, bytes, out))
+}
+
+/// Unpacks bytes that were `expected` before; no more memory than that is used, whatever the packed bytes claim. Bytes that are as they were
+/// are not copied. Callers check `expected` against a limit of their own.
 ///
 /// # Errors
 /// When the bytes are damaged or hold another number of bytes.
-pub fn decompress(codec: Codec, packed: &[u8], expected: usize) -> Result<Vec<u8>, CompressError> {
+pub fn decompress(codec: Codec, packed: &[u8], expected: usize) -> Result<Cow<'_, [u8]>, CompressError> {
     match codec {
-        Codec::Raw if packed.len() == expected => Ok(packed.to_vec()),
+        Codec::Raw if packed.len() == expected => Ok(Cow::Borrowed(packed)),
         Codec::Raw => Err(CompressError::Damaged { expected }),
         Codec::Zstd => UNPACKER.with_borrow_mut(|unpacker| {
             let mut bytes = Vec::with_capacity(expected);
@@ -127,7 +130,7 @@ pub fn decompress(codec: Codec, packed: &[u8], expected: usize) -> Result<Vec<u8
                 None => unpacker.insert(Decompressor::new().map_err(|_no_memory| CompressError::NoMemory)?),
             };
             match unpacker.decompress_to_buffer(packed, &mut bytes) {
-                Ok(len) if len == expected => Ok(bytes),
+                Ok(len) if len == expected => Ok(Cow::Owned(bytes)),
                 Ok(_) | Err(_) => Err(CompressError::Damaged { expected }),
             }
         }),

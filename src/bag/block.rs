@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::roomy::Roomy;
 use crate::base::id::{BagId, ObjectId};
 use crate::entry::{Place, Reference};
 
@@ -99,7 +100,7 @@ impl Placing {
 #[derive(Debug, Default)]
 pub struct Block {
     /// The bytes of the objects, one behind the other.
-    pub bytes: Vec<u8>,
+    pub bytes: Roomy,
     /// The objects: name, beginning, length.
     pub objects: Vec<(ObjectId, u32, u32)>,
     /// Where the block will lie.
@@ -109,9 +110,9 @@ pub struct Block {
 impl Block {
     /// Adds an object.
     pub fn push(&mut self, id: ObjectId, bytes: &[u8]) -> Placing {
-        let start = length(self.bytes.len());
+        let start = length(self.bytes.contents().len());
         let len = length(bytes.len());
-        self.bytes.extend_from_slice(bytes);
+        self.bytes.push(bytes);
         self.objects.push((id, start, len));
         Placing::InBlock { id, block: Arc::clone(&self.slot), start, len }
     }
@@ -137,7 +138,7 @@ impl Grouping {
             return (placing, Some(own));
         }
         let placing = self.open.push(id, bytes);
-        let full = (self.open.bytes.len() >= BLOCK_BYTES).then(|| std::mem::take(&mut self.open));
+        let full = (self.open.bytes.contents().len() >= BLOCK_BYTES).then(|| std::mem::take(&mut self.open));
         (placing, full)
     }
 

@@ -8,13 +8,18 @@ pub mod format;
 pub mod moved;
 pub mod packer;
 pub mod reader;
+mod roomy;
 pub mod source;
 mod steady;
 mod stream;
 
+use std::borrow::Cow;
+
+use roomy::Roomy;
+
 use crate::base::id::{BagId, RepositoryId};
 use crate::compress::{self, Codec, CompressError, Level};
-use crate::crypto::{Context, Keys, Kind, SealError, seal};
+use crate::crypto::{Context, Keys, Kind, SealError};
 
 pub use block::Placing;
 pub use format::{BagKind, Table};
@@ -52,19 +57,13 @@ pub enum OpenError {
 
 impl Sealing {
     /// Compressed contents with room for the nonce in front and the tag behind: what [`seal`](Self::seal) completes without
-    /// copying. Its sealed length is [`TAG_LEN`](seal::TAG_LEN) more.
-    fn compress(bytes: &[u8], level: Level) -> Vec<u8> {
-        let mut buffer = Vec::with_capacity(bytes.len() / 2 + seal::OVERHEAD + PREFIX);
-        seal::begin(&mut buffer);
-        let prefix = buffer.len();
-        buffer.push(0);
-        buffer.extend(u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
-        let codec = compress::compress_onto(level, bytes, &mut buffer);
-        buffer.reserve(seal::TAG_LEN);
-        if let Some(place) = buffer.get_mut(prefix) {
-            *place = codec.number();
-        }
-        buffer
+    /// copying. Its sealed length is [`TAG_LEN`](crate::crypto::seal::TAG_LEN) more. Contents that are no shorter compressed are not copied either.
+    fn compress(contents: Roomy, level: Level) -> Vec<u8> {
+        let [a, b, c, d] = u32::try_from(contents.contents().len()).unwrap_or(u32::MAX).to_le_bytes();
+        let mut packed = Roomy::default();
+        let is_shorter = packed.append(|packed| compress::shrink_onto(level, contents.contents(), packed));
+        let (codec, roomy) = if is_shorter { (Codec::Zstd, packed) } else { (Codec::Raw, contents) };
+        roomy.with_prefix([codec.number(), a, b, c, d])
     }
 
     /// Seals, in its place, what [`compress`](Self::compress) made.
@@ -72,11 +71,17 @@ impl Sealing {
         self.keys.seal().seal_in_place(&self.context(kind, &bag, offset), buffer, 0);
     }
 
-    /// Opens and decompresses a block or a table; `sealed` is overwritten.
+    /// Opens and decompresses a block or a table; `sealed` is overwritten, and holds the contents where they were not compressed.
     ///
     /// # Errors
     /// When the bytes are damaged, or belong elsewhere.
-    pub fn open(&self, kind: Kind, bag: BagId, offset: u64, sealed: &mut [u8]) -> Result<Vec<u8>, OpenError> {
+    pub fn open<'a>(
+        &self,
+        kind: Kind,
+        bag: BagId,
+        offset: u64,
+        sealed: &'a mut [u8],
+    ) -> Result<Cow<'a, [u8]>, OpenError> {
         let opened = self.keys.seal().open_in_place(&self.context(kind, &bag, offset), sealed)?;
         let (prefix, packed) = opened.split_first_chunk::<PREFIX>().ok_or(OpenError::Contents)?;
         let [codec, len @ ..] = *prefix;

@@ -297,7 +297,7 @@ impl Drop for Packer {
 impl Shared {
     fn seal(self: &Arc<Self>, FullBlock(kind, block): FullBlock) {
         if !self.stopped.load(Ordering::Relaxed) {
-            let mut sealed = Sealing::compress(&block.bytes, self.options.level);
+            let mut sealed = Sealing::compress(block.bytes, self.options.level);
             let len = u64::try_from(sealed.len() + seal::TAG_LEN).unwrap_or(u64::MAX);
             let permit = self.budget.take(len);
             let (bag, offset, messages, queued) = self.reserve(kind, len);

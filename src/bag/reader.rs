@@ -1,5 +1,6 @@
 //! Fetching blocks and tables of bags.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::format::{self, BagFormatError, BagKind, TRAILER, Table};
@@ -139,6 +140,20 @@ impl BagReader {
         offset: u64,
         sealed: &mut [u8],
     ) -> Result<Vec<u8>, ReadError> {
+        self.open_there(kind, bag, offset, sealed).map(Cow::into_owned)
+    }
+
+    /// The same without a copy where the contents were not compressed: they lie in `sealed` then.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub fn open_there<'a>(
+        &self,
+        kind: BagKind,
+        bag: BagId,
+        offset: u64,
+        sealed: &'a mut [u8],
+    ) -> Result<Cow<'a, [u8]>, ReadError> {
         let opened = self.sealing.open(block_kind(kind), bag, offset, sealed);
         if let (Err(_), BagKind::Data, Some(hears)) = (&opened, kind, &self.hears) {
             hears(bag);

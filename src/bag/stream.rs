@@ -11,6 +11,7 @@ use crossbeam_channel::Receiver;
 
 use super::Sealing;
 use super::format::{self, BagKind, Table, TableBlock};
+use super::roomy::Roomy;
 use super::steady::Steady;
 use crate::base::budget::Permit;
 use crate::base::id::BagId;
@@ -117,7 +118,9 @@ impl<'a> Writer<'a> {
         written: impl FnOnce(&StoredBag),
     ) -> Result<StoredBag, StoreError> {
         let table_offset = self.at;
-        let mut sealed = Sealing::compress(&format::encode_table(&self.table), Level::Default);
+        let mut table = Roomy::default();
+        table.push(&format::encode_table(&self.table));
+        let mut sealed = Sealing::compress(table, Level::Default);
         sealing.seal(Kind::BagTable, self.id, table_offset, &mut sealed);
         let table_len = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
         self.write(sealed)?;

@@ -229,7 +229,7 @@ impl Scan<'_> {
             let end = start.saturating_add(usize::try_from(block.stored).unwrap_or(usize::MAX));
             let sealed = bytes.get_mut(start..end).unwrap_or_default();
             let entry = range.entry;
-            let Ok(opened) = self.reader.open(entry.kind, entry.bag, block.offset, sealed) else {
+            let Ok(opened) = self.reader.open_there(entry.kind, entry.bag, block.offset, sealed) else {
                 self.bags.wrong(range.bag, "some of its blocks are damaged".to_owned());
                 self.spoil(range, block);
                 continue;

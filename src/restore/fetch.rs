@@ -1,5 +1,6 @@
 //! Chunks on their way from the store into files.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -129,7 +130,7 @@ fn land(site: &Site<'_>, flight: Flight) {
             for block in blocks {
                 let Place { bag, offset, .. } = block.place;
                 let bytes = read.range(&block.place).and_then(|range| sealed.get_mut(range));
-                let opened = site.reader().open(BagKind::Data, bag, offset, bytes.unwrap_or_default());
+                let opened = site.reader().open_there(BagKind::Data, bag, offset, bytes.unwrap_or_default());
                 deliver_or_fail(site, block, opened);
             }
         }
@@ -142,7 +143,7 @@ fn land(site: &Site<'_>, flight: Flight) {
                 let opened = if is_alone || !failed.is_damage() {
                     Err(failed)
                 } else {
-                    site.reader().block(BagKind::Data, &block.place)
+                    site.reader().block(BagKind::Data, &block.place).map(Cow::Owned)
                 };
                 deliver_or_fail(site, block, opened);
             }
@@ -150,7 +151,7 @@ fn land(site: &Site<'_>, flight: Flight) {
     }
 }
 
-fn deliver_or_fail(site: &Site<'_>, block: Block<Goal>, opened: Result<Vec<u8>, ReadError>) {
+fn deliver_or_fail(site: &Site<'_>, block: Block<Goal>, opened: Result<Cow<'_, [u8]>, ReadError>) {
     match opened {
         Ok(opened) => deliver(site, block, &opened),
         Err(error) => {

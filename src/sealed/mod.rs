@@ -12,6 +12,8 @@
 //!
 //! The plaintext is the codec (1), the length of the contents (4, little-endian), and the contents as the codec packs them.
 
+use std::borrow::Cow;
+
 use crate::base::header::{self, HeaderError};
 use crate::base::id::RepositoryId;
 use crate::compress::{self, Codec, CompressError, Level};
@@ -108,13 +110,12 @@ pub fn decode(
     if expected > limit {
         return Err(SealedError::TooLong { name: name.to_string(), len: u64::from(len), limit });
     }
-    Codec::from_number(codec).and_then(|codec| compress::decompress(codec, packed, expected)).map_err(
-        |error| match error {
-            CompressError::UnknownCodec(_) => SealedError::UnknownCodec { name: name.to_string() },
-            CompressError::NoMemory => SealedError::NoMemory { name: name.to_string() },
-            CompressError::Damaged { .. } => damaged(),
-        },
-    )
+    let contents = Codec::from_number(codec).and_then(|codec| compress::decompress(codec, packed, expected));
+    contents.map(Cow::into_owned).map_err(|error| match error {
+        CompressError::UnknownCodec(_) => SealedError::UnknownCodec { name: name.to_string() },
+        CompressError::NoMemory => SealedError::NoMemory { name: name.to_string() },
+        CompressError::Damaged { .. } => damaged(),
+    })
 }
 
 fn context(repository: RepositoryId, kind: Kind, name: &Name) -> Context<'_> {
