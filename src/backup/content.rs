@@ -113,7 +113,7 @@ impl<'a> Contents<'a> {
         } else {
             // It grew beyond what a single chunk may be while it was read.
             let mut lists = Lists::new(&self.sink.tree);
-            self.chunk(&bytes, &mut lists)?;
+            self.chunks(|chunker, emit| chunker.push(&bytes, emit), &mut lists)?;
             self.end_chunk(&mut lists)?;
             lists.finish()?
         };
@@ -124,20 +124,17 @@ impl<'a> Contents<'a> {
     fn read_large(&mut self, here: &Here<'_>, seen: &Stat) -> Result<Read, Failure> {
         let mut file = LiveFile::open(here.fd, here.name, seen)?;
         let mut lists = Lists::new(&self.sink.tree);
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(BUFFER, 0);
         self.chunker.clear();
         let outcome: Result<(), Failure> = loop {
             self.sink.pause.point(here.snapshot);
             if let Err(error) = self.sink.check() {
                 break Err(error.into());
             }
-            match file.next(&mut buffer) {
+            match file.next(self.chunker.room(BUFFER)) {
                 Err(error) => break Err(error.into()),
                 Ok(Segment::Data(len)) => {
                     self.sink.monitor.count(Counter::BytesRead, u64::try_from(len).unwrap_or(0));
-                    let data = buffer.get(..len).unwrap_or_default();
-                    if let Err(error) = self.chunk(data, &mut lists) {
+                    if let Err(error) = self.chunks(|chunker, emit| chunker.take_in(len, emit), &mut lists) {
                         break Err(error.into());
                     }
                 }
@@ -150,28 +147,25 @@ impl<'a> Contents<'a> {
                 Ok(Segment::End) => break Ok(()),
             }
         };
-        self.buffer = buffer;
         outcome?;
         self.end_chunk(&mut lists)?;
         let finished = file.finish()?;
         Ok(Read { content: lists.finish()?, stat: finished.stat, alteration: finished.alteration })
     }
 
-    fn chunk(&mut self, data: &[u8], lists: &mut Lists<'_>) -> Result<(), BackupError> {
-        let mut outcome = Ok(());
-        let sink = self.sink;
-        self.chunker.push(data, &mut |chunk| {
-            if outcome.is_ok() {
-                outcome = sink.chunk(chunk).and_then(|placing| lists.push(Piece::Chunk(placing)));
-            }
-        });
-        outcome
+    fn end_chunk(&mut self, lists: &mut Lists<'_>) -> Result<(), BackupError> {
+        self.chunks(|chunker, emit| chunker.finish(emit), lists)
     }
 
-    fn end_chunk(&mut self, lists: &mut Lists<'_>) -> Result<(), BackupError> {
+    /// Stores and lists the chunks that the chunker hands out.
+    fn chunks(
+        &mut self,
+        work: impl FnOnce(&mut Chunker, &mut dyn FnMut(&[u8])),
+        lists: &mut Lists<'_>,
+    ) -> Result<(), BackupError> {
         let mut outcome = Ok(());
         let sink = self.sink;
-        self.chunker.finish(&mut |chunk| {
+        work(&mut self.chunker, &mut |chunk| {
             if outcome.is_ok() {
                 outcome = sink.chunk(chunk).and_then(|placing| lists.push(Piece::Chunk(placing)));
             }

@@ -2,89 +2,77 @@
 
 use super::cutter::Cutter;
 
-/// Collects pushed bytes and hands out chunks. Holds at most two chunks of the largest size.
+/// Collects bytes and hands out chunks. Holds at most two chunks of the largest size and the room that is asked for.
 ///
-/// Each byte is copied about once at most, and not at all where a push is so long that whole chunks lie in it.
+/// Bytes are read to where they are cut; those that wait for more are moved to the front when the room behind them is too small.
 #[derive(Debug)]
 pub struct Chunker {
     cutter: Cutter,
+    /// Those that wait, and old ones around them.
     buffer: Vec<u8>,
-    /// Where in the buffer the next chunk begins.
+    /// Where those that wait begin and end.
     start: usize,
+    end: usize,
 }
 
 impl Chunker {
     /// A chunker with nothing in it.
     #[must_use]
     pub fn new(cutter: Cutter) -> Self {
-        Self { cutter, buffer: Vec::new(), start: 0 }
+        Self { cutter, buffer: Vec::new(), start: 0, end: 0 }
     }
 
-    /// Takes bytes in and hands out the chunks that are now certain.
-    pub fn push(&mut self, mut data: &[u8], emit: &mut impl FnMut(&[u8])) {
-        let max = self.cutter.max();
-        loop {
-            if self.pending() == 0 {
-                self.clear();
-                while let Some(end) = self.cutter.cut(data, false) {
-                    let (chunk, rest) = data.split_at(end);
-                    emit(chunk);
-                    data = rest;
-                }
-                self.buffer.extend_from_slice(data);
-                return;
-            }
-            let (more, rest) = data.split_at(data.len().min(max.saturating_sub(self.pending())));
-            self.make_room(more.len());
-            self.buffer.extend_from_slice(more);
-            if self.pending() < max {
-                return;
-            }
-            self.emit_one(false, emit);
-            // What is left of the buffer came with this push: go on there, where nothing need be copied.
-            if self.pending() <= more.len() {
-                let (_, again) = data.split_at(more.len().saturating_sub(self.pending()));
-                data = again;
-                self.clear();
-            } else {
-                data = rest;
-            }
+    /// Room for so many bytes, to be written to and then [taken in](Self::take_in).
+    pub fn room(&mut self, len: usize) -> &mut [u8] {
+        let most = self.cutter.max().saturating_mul(2).saturating_add(len);
+        if self.end.saturating_add(len) > most {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.pending());
+        }
+        let end = self.end.saturating_add(len);
+        if self.buffer.len() < end {
+            self.buffer.resize(end, 0);
+        }
+        self.buffer.get_mut(self.end..end).unwrap_or_default()
+    }
+
+    /// Takes in the first bytes of the [`room`](Self::room), and hands out the chunks that are now certain.
+    pub fn take_in(&mut self, len: usize, emit: &mut dyn FnMut(&[u8])) {
+        self.end = self.end.saturating_add(len).min(self.buffer.len());
+        while self.emit_one(false, emit) {}
+    }
+
+    /// Takes in a copy of bytes, and hands out the chunks that are now certain.
+    pub fn push(&mut self, data: &[u8], emit: &mut dyn FnMut(&[u8])) {
+        for data in data.chunks(self.cutter.max()) {
+            self.room(data.len()).copy_from_slice(data);
+            self.take_in(data.len(), emit);
         }
     }
 
     /// Hands out what is left, and is ready for another file.
-    pub fn finish(&mut self, emit: &mut impl FnMut(&[u8])) {
+    pub fn finish(&mut self, emit: &mut dyn FnMut(&[u8])) {
         while self.emit_one(true, emit) {}
         self.clear();
     }
 
     /// Forgets what is left (of a file that cannot be read on), and is ready for another file.
     pub fn clear(&mut self) {
-        self.buffer.clear();
-        self.start = 0;
+        (self.start, self.end) = (0, 0);
     }
 
     /// Bytes taken in and not yet handed out.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.buffer.len().saturating_sub(self.start)
+        self.end.saturating_sub(self.start)
     }
 
-    fn emit_one(&mut self, last: bool, emit: &mut impl FnMut(&[u8])) -> bool {
-        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+    fn emit_one(&mut self, last: bool, emit: &mut dyn FnMut(&[u8])) -> bool {
+        let waiting = self.buffer.get(self.start..self.end).unwrap_or_default();
         let Some(end) = self.cutter.cut(waiting, last) else { return false };
         emit(waiting.get(..end).unwrap_or(waiting));
         self.start = self.start.saturating_add(end);
         true
-    }
-
-    /// Moves what waits to the front when the buffer would grow beyond two chunks: once per largest chunk, so that
-    /// no byte is moved more than once.
-    fn make_room(&mut self, more: usize) {
-        if self.start > 0 && self.buffer.len().saturating_add(more) > self.cutter.max().saturating_mul(2) {
-            self.buffer.drain(..self.start);
-            self.start = 0;
-        }
     }
 }
 
@@ -118,7 +106,7 @@ mod tests {
         let mut emit = |chunk: &[u8]| chunks.push(chunk.to_vec());
         for data in pushes {
             chunker.push(data, &mut emit);
-            assert!(chunker.buffer.len() <= 2 * cutter.max());
+            assert!(chunker.buffer.len() <= 3 * cutter.max());
         }
         chunker.finish(&mut emit);
         assert_eq!(chunker.pending(), 0);
@@ -193,6 +181,25 @@ mod tests {
         chunker.push(b"kept", &mut |_| panic!("too early"));
         chunker.finish(&mut |chunk| got.extend_from_slice(chunk));
         assert_eq!(got, b"kept");
+    }
+
+    #[test]
+    fn bytes_read_into_the_room_are_cut_as_those_that_were_pushed() {
+        let data = noise(3, 30_000);
+        let cutter = cutter(1);
+        for len in [1, 100, 512, 1000, 4096] {
+            let mut chunker = Chunker::new(cutter.clone());
+            let mut got = Vec::new();
+            let mut emit = |chunk: &[u8]| got.push(chunk.to_vec());
+            for piece in data.chunks(len) {
+                // There may be more room than bytes.
+                chunker.room(4096)[..piece.len()].copy_from_slice(piece);
+                chunker.take_in(piece.len(), &mut emit);
+                assert!(chunker.buffer.len() <= 2 * cutter.max() + 4096);
+            }
+            chunker.finish(&mut emit);
+            assert_eq!(got, chunks(&cutter, &[&data]), "{len} at a time");
+        }
     }
 
     /// Ends of chunks computed by another program, from the text of `doc/format.md`.
