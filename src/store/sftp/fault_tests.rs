@@ -189,8 +189,12 @@ fn a_silent_server_is_given_up_and_what_is_acknowledged_is_not_sent_again() {
     put(&store, "bags/aa/one", &whole, Class::Bulk).unwrap();
     assert!(machine.file("/repo/bags/aa/one").unwrap() == whole);
     assert_eq!(machine.connections(), 2);
-    let writes = machine.kinds().iter().filter(|kind| **kind == Kind::Write).count();
-    assert!(writes <= 2 * 12, "{writes}");
+    let kinds = machine.kinds();
+    let reopened = kinds.iter().rposition(|kind| *kind == Kind::Open).unwrap();
+    let [first, again] = [&kinds[..reopened], &kinds[reopened..]]
+        .map(|kinds| kinds.iter().filter(|kind| **kind == Kind::Write).count());
+    // The last answers before the silence may be lost with it.
+    assert!(again * 3 < first, "{first}, and again {again}");
 }
 
 #[test]

@@ -210,7 +210,7 @@ async fn append_all(
             },
         };
         match message {
-            Some(Message::Append(bytes, permits)) => writer.append(&bytes, permits),
+            Some(Message::Append(bytes, permits)) => writer.append(bytes, permits),
             Some(Message::Finish) => writer.close().await?,
             Some(Message::Commit(name, completer)) => return Ok(Some((name, completer))),
             None => return Ok(None),

@@ -18,6 +18,9 @@ use crate::sftp::{Answer, Client, Handle, Outcome, RequestError, Target};
 /// have been another client's, created and renamed meanwhile: so many would have to do that at once.
 const RACES: u32 = 8;
 
+/// A WRITE of fewer bytes than this, where others follow, costs more than copying them.
+const SHORT: usize = 32 << 10;
+
 /// How often missing directories are made: the connection may be lost in between.
 const MAKINGS: u32 = 3;
 
@@ -36,7 +39,7 @@ pub(super) struct Writer {
     name: Name,
     target: Target,
     handle: Option<Handle>,
-    /// Less than a WRITE; sent when it is full or the file ends.
+    /// Less than [`SHORT`]; sent when there is more or the file ends.
     tail: Vec<u8>,
     /// Where the tail goes.
     end: u64,
@@ -126,37 +129,40 @@ impl Writer {
         }
     }
 
-    /// Adds bytes, and sends what makes whole WRITEs.
-    pub(super) fn append(&mut self, bytes: &[u8], permits: Option<Permits>) {
+    /// Adds bytes, and sends WRITEs of them. Only a few bytes are copied: those that alone would make a short WRITE wait for the next.
+    pub(super) fn append(&mut self, bytes: Vec<u8>, permits: Option<Permits>) {
         let permits = permits.map(Arc::new);
         let size = usize::try_from(self.client().write_size()).unwrap_or(usize::MAX);
-        let mut rest = bytes;
+        let short = size.min(SHORT);
+        let mut rest = Bytes::from(bytes);
         while !rest.is_empty() {
-            let room = size.saturating_sub(self.tail.len()).min(rest.len());
-            let (some, more) = rest.split_at(room);
-            if self.tail.capacity() == 0 {
-                self.tail.reserve(size.min(bytes.len()));
-            }
-            self.tail.extend_from_slice(some);
-            rest = more;
-            if self.tail.len() >= size
-                && let Some(request) = self.cut()
-                && let [answer] = self.client().submit_all(self.place(), [request.clone()])
-            {
-                self.sent(request, answer, permits.clone());
-            }
+            let data = if self.tail.is_empty() && rest.len() >= short {
+                rest.split_to(rest.len().min(size))
+            } else {
+                let some = rest.split_to(rest.len().min(short.saturating_sub(self.tail.len())));
+                self.tail.extend_from_slice(&some);
+                if self.tail.len() < short {
+                    return;
+                }
+                Bytes::from(std::mem::take(&mut self.tail))
+            };
+            let request = self.next(data);
+            let [answer] = self.client().submit_all(self.place(), [request.clone()]);
+            self.sent(request, answer, permits.clone());
         }
     }
 
     /// The tail as a WRITE, if there is one.
     fn cut(&mut self) -> Option<Request> {
-        if self.tail.is_empty() {
-            return None;
-        }
-        let data = Bytes::from(std::mem::take(&mut self.tail));
+        let tail = std::mem::take(&mut self.tail);
+        (!tail.is_empty()).then(|| self.next(Bytes::from(tail)))
+    }
+
+    /// Bytes behind those before as a WRITE.
+    fn next(&mut self, data: Bytes) -> Request {
         let offset = self.end;
         self.end = self.end.saturating_add(length(&data));
-        Some(self.write(offset, data))
+        self.write(offset, data)
     }
 
     fn write(&self, offset: u64, data: Bytes) -> Request {
