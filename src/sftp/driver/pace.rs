@@ -59,9 +59,10 @@ impl Pace {
         }
         let rate = u128::from(self.bytes) * 1_000_000 / took.as_micros().max(1);
         let rate = u64::try_from(rate).unwrap_or(u64::MAX);
-        let greatest = self.greatest().unwrap_or(0);
-        // What was asked for slowly says nothing of how fast the line is.
-        if self.is_limited || rate > greatest {
+        let known = self.greatest();
+        let greatest = known.unwrap_or(0);
+        // What was asked for slowly says nothing of how fast the line is, but that it is no slower than that.
+        if self.is_limited || known.is_some_and(|known| rate > known) {
             let has_grown = rate > greatest.saturating_add(greatest / 4);
             self.flat = if has_grown { 0 } else { self.flat.saturating_add(1) };
             self.rates.push_back(rate);
@@ -139,6 +140,17 @@ mod tests {
         assert!(room >= 20_000_000, "{room}");
         let (room, _) = full_line(400_000_000, ms(0), 1);
         assert!(room >= 24 << 20, "{room}");
+    }
+
+    #[test]
+    fn small_things_alone_tell_no_rate() {
+        let mut pace = Pace::default();
+        pace.begins(ms(0));
+        (1..20).for_each(|round| pace.answered(1000, ms(round * 100), ms(50)));
+        assert_eq!(pace.room(ms(50)), FIRST, "nobody has tried yet what the line carries");
+        pace.limits();
+        pace.answered(FIRST, ms(2000), ms(50));
+        assert!(pace.room(ms(50)) > FIRST);
     }
 
     #[test]
