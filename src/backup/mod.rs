@@ -214,10 +214,16 @@ fn attempt(
 ) -> Result<Summary, BackupError> {
     let started = clock.now();
     let client = repository.keys().names().client_id(options.client.as_bytes());
-    let begun = Session::begin(repository.cached(), &repository.sealing(), client);
-
     let (placed, hears) = bounded(1);
     let shelf = Arc::new(Shelf::new(repository.bags(), Arc::clone(monitor), cancel.clone(), placed));
+    let guess = remote::guess(repository, client);
+    if guess.is_empty() {
+        // It cannot be recognised by a generation, so what else tells whether it is the right one is asked for right away; and before the
+        // session, which asks for a directory that most likely is not there: what follows that in one flight is asked for in vain.
+        repository.ask();
+        shelf.expect_much();
+    }
+    let begun = Session::begin(repository.cached(), &repository.sealing(), client);
     // What is met of bags in which damage was found is stored again.
     repository.cache().damaged().into_iter().for_each(|bag| shelf.distrust(bag));
     let stores = [repository.store().clone(), repository.cached().clone()];
@@ -237,7 +243,7 @@ fn attempt(
         packer: Arc::clone(&packer),
         hears,
     };
-    let outcome = run.run(client, begun, (started, clock));
+    let outcome = run.run((client, &guess), begun, (started, clock));
     // Whoever else holds the packer is gone, so it can be ended; its own failure is the cause of the others'.
     drop(run);
     match (outcome, Arc::try_unwrap(packer)) {
@@ -267,24 +273,18 @@ struct Run<'a> {
 impl Run<'_> {
     fn run(
         &self,
-        client: ClientId,
+        (client, guess): (ClientId, &[Generation]),
         begun: Started,
         times: (Timestamp, &dyn Clock),
     ) -> Result<Summary, BackupError> {
-        let guess = remote::guess(self.repository, client);
-        if guess.is_empty() {
-            // It cannot be recognised by a generation, so what else tells whether it is the right one is asked for right away.
-            self.repository.ask();
-            self.shelf.expect_much();
-        }
-        let compared = Roots::choose(&self.options.roots, &guess).compared();
+        let compared = Roots::choose(&self.options.roots, guess).compared();
         // Stops the walk that begins with a guess.
         let wrong = Cancel::new();
         thread::scope(|scope| {
             let remote = scope.spawn(|| {
                 let read = remote::read(
                     (self.repository, &self.source),
-                    (client, &guess),
+                    (client, guess),
                     begun,
                     self.options,
                     self.monitor,
@@ -319,7 +319,7 @@ impl Run<'_> {
             });
             // Where nothing is known of a client though its repository is, this is most likely its first generation.
             let may_guess = !guess.is_empty() || self.repository.is_known_here();
-            let guessed = may_guess.then(|| self.walk(&guess, times, &wrong));
+            let guessed = may_guess.then(|| self.walk(guess, times, &wrong));
             let (withheld, former) = remote.join().unwrap_or(Err(BackupError::Stopped))?;
             let walked = match (guessed, withheld) {
                 (Some(Err(BackupError::Interrupted)), _) => Err(BackupError::Interrupted),
