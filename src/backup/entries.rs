@@ -75,7 +75,8 @@ pub enum Now {
 }
 
 impl Worker<'_> {
-    /// Looks at the entry at a place among a directory's names. `subdirs` is how many subdirectories lie before it.
+    /// Looks at the entry at a place among a directory's names. `subdirs` is how many subdirectories lie before it, or before the last one that was
+    /// looked at.
     pub fn look(
         &mut self,
         spot: &Spot<'_>,
@@ -85,6 +86,10 @@ impl Worker<'_> {
         let Spot { node, fd, at, snapshot } = *spot;
         let name = name_at(&node.names, at);
         let here = Here { dir: &node.dir, fd, name, snapshot };
+        // Some may have been left out.
+        while node.subdirs.get(*subdirs).is_some_and(|subdir| subdir.at < at) {
+            *subdirs += 1;
+        }
         let subdir = node.subdirs.get(*subdirs).filter(|subdir| subdir.at == at);
         let outcome = match subdir {
             Some(subdir) => {
@@ -131,7 +136,7 @@ impl Worker<'_> {
                 closed = Done { stat, page: None, is_same: false };
                 &closed
             }
-            Some(Outcome::Gone) | None => return Ok((Now::Gone, Change::Unchanged)),
+            Some(Outcome::Gone | Outcome::LeftOut) | None => return Ok((Now::Gone, Change::Unchanged)),
         };
         let content = Content::Directory(done.page.clone());
         self.directory(here, former, (&done.stat, content, done.is_same))

@@ -36,6 +36,8 @@ mod edit_tests;
 #[cfg(test)]
 mod huge_tests;
 #[cfg(test)]
+mod own_tests;
+#[cfg(test)]
 mod segment_tests;
 #[cfg(test)]
 mod tests;

@@ -98,6 +98,8 @@ pub enum Outcome {
     Closed,
     /// It vanished.
     Gone,
+    /// It is kitbag's own.
+    LeftOut,
 }
 
 /// A directory that was backed up.
@@ -138,6 +140,12 @@ impl Node {
             let _ = subdir.outcome.set(outcome);
         }
         self.waiting.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The places of subdirectories that turned out to be left out, ascending. Complete when all subdirectories are done.
+    pub fn left_out(&self) -> Vec<usize> {
+        let is_left_out = |subdir: &&Subdir| matches!(subdir.outcome.get(), Some(Outcome::LeftOut));
+        self.subdirs.iter().filter(is_left_out).map(|subdir| subdir.at).collect()
     }
 
     /// Whether the name at this place is left out.

@@ -215,7 +215,7 @@ impl Worker<'_> {
         let monitor = &*self.walk.sink.monitor;
         let done = match outcome {
             Outcome::Done(done) => done,
-            Outcome::Closed => return Ok(None),
+            Outcome::Closed | Outcome::LeftOut => return Ok(None),
             Outcome::Gone => {
                 let gone = Problem::new(Severity::Lost, &root.path, "it vanished meanwhile");
                 monitor.problem(gone);

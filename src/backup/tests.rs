@@ -51,7 +51,7 @@ impl Bench {
         Self { repository: bench.repository.with_cache(cache), ..bench }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.live.path().join(name)
     }
 

@@ -12,7 +12,7 @@ use crate::dir::reader;
 use crate::entry::{Content, Entry, Kind, Reference};
 use crate::generation::{BagCounter, Counts};
 use crate::live::stat::stat_child;
-use crate::live::{DirFd, Exclude, LiveDir, LiveError, NameList, Owners};
+use crate::live::{DirFd, Exclude, LiveDir, LiveError, NameList, Own, Owners};
 use crate::monitor::{Change, Counter, Monitor, Problem, Severity};
 
 use super::BackupError;
@@ -106,6 +106,13 @@ impl Walk {
     pub fn lost(&self, path: &[u8], error: &LiveError) {
         self.sink.monitor.problem(Problem::new(Severity::Lost, path, error));
     }
+
+    /// Tells, once, that a place of kitbag's own is left out.
+    fn pass_by(&self, own: Own, path: &[u8]) {
+        if let Some(note) = self.exclude.own().note(own, path) {
+            self.sink.monitor.problem(Problem::new(Severity::Note, path, note));
+        }
+    }
 }
 
 impl Worker<'_> {
@@ -130,8 +137,16 @@ impl Worker<'_> {
                         Ok(())
                     }
                     Err(error) => {
-                        self.lost(&node.dir.path_of(name), &error);
-                        self.walk.queue.complete(&parent, Outcome::Closed);
+                        let path = node.dir.path_of(name);
+                        let own = self.walk.exclude.own();
+                        let outcome = if node.dir.fd().is_ok_and(|fd| own.is_others_mount(fd, name)) {
+                            self.walk.pass_by(Own::Mount, &path);
+                            Outcome::LeftOut
+                        } else {
+                            self.lost(&path, &error);
+                            Outcome::Closed
+                        };
+                        self.walk.queue.complete(&parent, outcome);
                         Ok(())
                     }
                 }
@@ -161,7 +176,15 @@ impl Worker<'_> {
                 RootOf { dev: dir.stat().dev, began }
             }
         };
-        if walk.exclude.stops_at(root.dev, dir.stat().dev) {
+        let own = walk.exclude.own().of(&dir);
+        if let Some(own) = own {
+            walk.pass_by(own, &dir.path());
+        }
+        if own.is_some_and(|own| !own.keeps_directory()) {
+            walk.queue.complete(&parent, Outcome::LeftOut);
+            return Ok(());
+        }
+        if own.is_some() || walk.exclude.stops_at(root.dev, dir.stat().dev) {
             let is_same = former.newest.is_some_and(|was| was.page.is_none());
             let done = Done { stat: *dir.stat(), page: None, is_same };
             walk.queue.complete(&parent, Outcome::Done(Box::new(done)));
@@ -270,7 +293,9 @@ impl Worker<'_> {
     fn pages(&mut self, node: &Arc<Node>, fd: &DirFd) -> Result<Outcome, BackupError> {
         let walk = self.walk;
         let mut builder = DirBuilder::new(&walk.sink.tree, walk.keys.names());
-        let mut places = (0..node.names.len()).filter(|at| !node.is_skipped(*at)).peekable();
+        let left_out = node.left_out();
+        let is_kept = |at: &usize| !node.is_skipped(*at) && !left_out.contains(at);
+        let mut places = (0..node.names.len()).filter(is_kept).peekable();
         let mut leaves = reader::leaves(&walk.source, node.former.page());
         let mut checkpoint = Checkpoint::new(&walk.source, node.former.checkpoint);
         let began = node.former.newest.map(|was| was.began).unwrap_or_default();

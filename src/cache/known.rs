@@ -3,6 +3,7 @@
 //! The directory above the caches of the repositories holds, for each location a repository was opened at, its id and copies of its configuration and key slots. A repository that
 //! was replaced or moved is noticed when the server has answered: what is here is a guess.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::file::{Filling, Reader};
-use super::{Cache, CacheError, Kind, private_directory};
+use super::{Cache, CacheError, Kind, TAG, private_directory, tag};
 use crate::base::codec;
 use crate::base::id::{KeySlotId, RepositoryId};
 
@@ -53,6 +54,9 @@ impl CacheHome {
     pub fn open(root: &Path) -> Result<Self, CacheError> {
         private_directory(root)?;
         private_directory(&root.join("locations"))?;
+        if !root.join(TAG).exists() && holds_nothing_else(root) {
+            tag(root);
+        }
         Ok(Self { root: root.to_owned() })
     }
 
@@ -150,6 +154,31 @@ impl CacheHome {
         let name = blake3::hash(location.as_bytes()).to_hex().to_string();
         let path = self.root.join("locations").join(&name);
         (name, path)
+/// The directories that are kitbag's alone: the one of all caches, unless somebody keeps something else in it, too; then those of kitbag's in it.
+#[must_use]
+pub fn own_directories(root: &Path) -> Vec<PathBuf> {
+    if !root.is_dir() {
+        return Vec::new();
+    }
+    if holds_nothing_else(root) {
+        return vec![root.to_owned()];
+    }
+    let entries = fs::read_dir(root).into_iter().flatten().flatten();
+    entries.filter(|entry| is_own(&entry.file_name())).map(|entry| entry.path()).collect()
+}
+
+/// Whether a directory has nothing in it but what kitbag has put there.
+fn holds_nothing_else(root: &Path) -> bool {
+    fs::read_dir(root).is_ok_and(|entries| {
+        entries.into_iter().all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
+    })
+}
+
+fn is_own(name: &OsStr) -> bool {
+    let is_repository = |name: &str| name.parse::<RepositoryId>().is_ok();
+    name.to_str().is_some_and(|name| ["locations", "turns", TAG].contains(&name) || is_repository(name))
+}
+
     }
 }
 
@@ -202,6 +231,27 @@ mod tests {
         }
         // Another location's entry says nothing about this one.
         fs::write(home.entry("b").1, &good).unwrap();
+    #[test]
+    fn what_others_keep_there_is_not_kitbags() {
+        let dir = tempfile::tempdir().unwrap();
+        let (alone, shared) = (dir.path().join("alone"), dir.path().join("shared"));
+        fs::create_dir(&shared).unwrap();
+        fs::write(shared.join("letter"), "of somebody").unwrap();
+        let id = RepositoryId::random();
+        for root in [&alone, &shared] {
+            CacheHome::open(root).unwrap().repository(id, 1 << 20).unwrap();
+        }
+        assert_eq!(own_directories(&alone), std::slice::from_ref(&alone));
+        let mut own = own_directories(&shared);
+        own.sort();
+        let mut expected = [shared.join(id.to_string()), shared.join("locations")];
+        expected.sort();
+        assert_eq!(own, expected);
+        // Whoever leaves out what is tagged shall not lose the letter.
+        assert!(alone.join(TAG).exists() && !shared.join(TAG).exists());
+        assert!(own_directories(&dir.path().join("nowhere")).is_empty());
+    }
+
         assert_eq!(home.known("b"), None);
     }
 

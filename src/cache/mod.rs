@@ -382,11 +382,14 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(plain)
 }
 
+/// The name of the file that marks a directory as a cache.
+const TAG: &str = "CACHEDIR.TAG";
+
 /// Marks the directory as a cache for backup programs, this one included. It does without where that fails.
 fn tag(root: &Path) {
-    const TAG: &[u8] =
+    const TEXT: &[u8] =
         b"Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of kitbag. It may be removed.\n";
-    let made = fs::File::create_new(root.join("CACHEDIR.TAG")).and_then(|mut file| file.write_all(TAG));
+    let made = fs::File::create_new(root.join(TAG)).and_then(|mut file| file.write_all(TEXT));
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             tracing::debug!(%error, "the cache could not be marked as one");

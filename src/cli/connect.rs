@@ -15,9 +15,10 @@ use crate::base::secret::Key32;
 use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock};
 use crate::cache::CacheError;
-use crate::cache::known::{CacheHome, Known, KnownSlot};
+use crate::cache::known::{CacheHome, Known, KnownSlot, own_directories};
 use crate::chunker::Limits;
 use crate::crypto::{Cost, Secret};
+use crate::live::{Own, OwnPlaces};
 use crate::repo::keyring::Keyring;
 use crate::repo::{self, Encryption, InitError, InitOptions, OpenError, Repository, Stored, StoredSlot};
 use crate::store::SharedStore;
@@ -178,6 +179,20 @@ impl Context {
     pub(super) fn cache_home(&self) -> Option<CacheHome> {
         let settings = self.settings.cache.as_ref()?;
         CacheHome::open(&settings.dir).map_err(|error| self.say_of_cache(&error)).ok()
+    }
+
+    /// The places of kitbag's own as they are now, which are in no generation: what is kept of repositories, and the repository itself where it lies on a local disk.
+    #[must_use]
+    pub fn own_places(&self) -> OwnPlaces {
+        let mut own = OwnPlaces::default();
+        let cache = self.settings.cache.iter().map(|cache| &cache.dir);
+        for place in cache.chain(&self.settings.turns).flat_map(|dir| own_directories(dir)) {
+            own.add(Own::Cache, &place);
+        }
+        if let Ok(Location::Local(path)) = self.location() {
+            own.add(Own::Repository, &path);
+        }
+        own
     }
 
     /// Once: the cache is asked for in several places.

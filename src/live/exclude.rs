@@ -11,13 +11,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::pread;
 
 use super::stat::stat_fd;
-use super::{DirFd, NameList};
+use super::{DirFd, NameList, OwnPlaces};
 use crate::entry::Kind;
 
 /// The name and the first bytes of a cache directory's tag, by the specification at <https://bford.info/cachedir/>.
@@ -54,6 +55,7 @@ pub struct Exclude {
     caches: bool,
     if_present: Vec<Vec<u8>>,
     one_file_system: bool,
+    own: Arc<OwnPlaces>,
 }
 
 impl Rules {
@@ -91,6 +93,7 @@ impl Rules {
             caches: self.caches,
             if_present: self.if_present,
             one_file_system: self.one_file_system,
+            own: Arc::default(),
         })
     }
 }
@@ -114,6 +117,18 @@ impl Exclude {
     #[must_use]
     pub fn stops_at(&self, root_dev: u64, dev: u64) -> bool {
         self.one_file_system && root_dev != dev
+    }
+
+    /// The same, which leaves out these places of kitbag's own, too.
+    #[must_use]
+    pub fn with_own(self, own: OwnPlaces) -> Self {
+        Self { own: Arc::new(own), ..self }
+    }
+
+    /// The places of kitbag's own.
+    #[must_use]
+    pub fn own(&self) -> &OwnPlaces {
+        &self.own
     }
 
     /// If the contents of this directory are left out because it is tagged: the tag, which is kept. Costs system

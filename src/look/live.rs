@@ -175,6 +175,7 @@ impl<'a, H: Hears> Comparison<'a, H> {
                 match stat_child(&live.fd, &name) {
                     Ok(stat) => seen = Some((stat, live.fd.clone())),
                     Err(LiveError::Vanished) => {}
+                    Err(_) if self.exclude.own().is_others_mount(&live.fd, &name) => continue,
                     Err(error) => {
                         self.hears.unreadable(&path, &error);
                         continue;
@@ -182,6 +183,8 @@ impl<'a, H: Hears> Comparison<'a, H> {
                 }
                 if matches!(seen, Some((Stat { kind: Kind::Directory, .. }, _))) {
                     match live.dir.child(&name) {
+                        // Whatever it was, and is by now: no backup would save it.
+                        Ok(dir) if self.exclude.own().of(&dir).is_some() => continue,
                         Ok(dir) => child = Some(dir),
                         Err(error) => self.hears.unreadable(&path, &error),
                     }

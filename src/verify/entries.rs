@@ -16,7 +16,7 @@ use crate::entry::{Content, Entry, Kind, Metadata};
 use crate::live::flags::{flags_of_child, flags_of_fd};
 use crate::live::stat::stat_child;
 use crate::live::xattrs::{xattrs_of_child, xattrs_of_fd};
-use crate::live::{LiveDir, LiveError, RawXattr, Stat, read_link};
+use crate::live::{LiveDir, LiveError, OwnPlaces, RawXattr, Stat, read_link};
 use crate::monitor::{Counter, Monitor, Problem, Severity};
 
 /// Entries that wait for a worker.
@@ -104,6 +104,7 @@ impl<'a> Comparison<'a> {
                 let mut go = Go::On;
                 if let Content::Directory(_) = &visit.entry.content {
                     match opened(&place, &visit.entry) {
+                        Ok(dir) if options.own.of(&dir).is_some() => return Ok(Go::PassBy),
                         Ok(dir) => open.push(dir),
                         // Looking at it will tell why.
                         Err(_) => go = Go::PassBy,
@@ -119,16 +120,11 @@ impl<'a> Comparison<'a> {
     ///
     /// # Errors
     /// When the user wants to end.
-    pub fn some(
-        &self,
-        starts: &[Start],
-        chosen: &[(usize, Visit)],
-        workers: usize,
-    ) -> Result<(), VerifyError> {
-        self.with_workers(workers, |jobs| {
+    pub fn some(&self, options: &Options, chosen: &[(usize, Visit)]) -> Result<(), VerifyError> {
+        self.with_workers(options.workers, |jobs| {
             for (number, visit) in chosen {
-                let Some(start) = starts.get(*number) else { continue };
-                let Some(place) = self.place_below(start, visit) else { continue };
+                let Some(start) = options.starts.get(*number) else { continue };
+                let Some(place) = self.place_below(start, visit, &options.own) else { continue };
                 self.hand(jobs, Job { path: visit.path.clone(), entry: visit.entry.clone(), place })?;
             }
             Ok(())
@@ -184,13 +180,16 @@ impl<'a> Comparison<'a> {
     }
 
     /// Where an entry below a start stands.
-    fn place_below(&self, start: &Start, visit: &Visit) -> Option<Place> {
+    fn place_below(&self, start: &Start, visit: &Visit, own: &OwnPlaces) -> Option<Place> {
         let below = visit.path.strip_prefix(&start.path[..]).unwrap_or_default();
         let names: Vec<_> = below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
         let Some((_, above)) = names.split_last() else { return self.place_of(start, visit) };
         let mut dir = LiveDir::open_root(&start.path);
         for name in above {
             dir = dir.and_then(|dir| dir.child(name));
+            if dir.as_ref().is_ok_and(|dir| own.of(dir).is_some()) {
+                return None;
+            }
         }
         dir.map(Place::In).map_err(|error| self.unseen(&visit.path, &error)).ok()
     }

@@ -27,6 +27,7 @@ use crate::base::cancel::Cancel;
 use crate::dir::reader::TreeError;
 use crate::dir::walk::{Visit, WalkError, walk};
 use crate::entry::{Entry, Kind};
+use crate::live::OwnPlaces;
 use crate::monitor::{Monitor, Problem, Severity};
 use crate::store::StoreError;
 
@@ -53,6 +54,8 @@ pub struct Options {
     pub random: Option<usize>,
     /// Fetch the contents, too, and verify them.
     pub read_data: bool,
+    /// What is kitbag's own, and not compared.
+    pub own: Arc<OwnPlaces>,
     /// Threads that read live files.
     pub workers: usize,
 }
@@ -164,7 +167,7 @@ pub fn run(
     monitor.phase("comparing");
     let comparison = Comparison::new(source, &**monitor, tell, cancel);
     match &chosen {
-        Some(chosen) => comparison.some(&options.starts, chosen, options.workers)?,
+        Some(chosen) => comparison.some(options, chosen)?,
         None => comparison.all(options, source)?,
     }
     let mut summary = comparison.finish();

@@ -114,7 +114,13 @@ impl Bench {
             path: root.path.clone(),
             entry: root.entry.clone(),
         });
-        let mut options = Options { starts: starts.collect(), random: None, read_data: false, workers: 3 };
+        let mut options = Options {
+            starts: starts.collect(),
+            random: None,
+            read_data: false,
+            own: Arc::default(),
+            workers: 3,
+        };
         change(&mut options);
         let told = Mutex::new(Vec::new());
         let tell = |difference: &Difference| {

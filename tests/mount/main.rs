@@ -13,4 +13,5 @@ mod life;
 mod line;
 mod looks;
 mod mounted;
+mod own;
 mod tree;

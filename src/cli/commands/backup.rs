@@ -60,6 +60,8 @@ fn back_up(context: &Context, args: &Backup, mut options: Options, plan: &Plan) 
     }
     let mut repository = open(context, args, &store)?;
     let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
+    // Not before all of it is there.
+    options.exclude = options.exclude.with_own(context.own_places());
     let monitor: Arc<dyn Monitor> = progress.clone();
     let mut run = |repository: &Repository| {
         options.index_dir = repository.index_dir();

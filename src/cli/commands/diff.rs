@@ -105,7 +105,7 @@ fn live(
     if let Some(missing) = missing {
         return Err(missing);
     }
-    let exclude = left_out(old)?;
+    let exclude = left_out(old)?.with_own(context.own_places());
     let hears = Heard { told, progress };
     let mut comparison = Comparison::new(&source, &exclude, args.reread, hears, &context.cancel);
     for Start { root, path, entry } in starts {
@@ -114,7 +114,7 @@ fn live(
     Ok(())
 }
 
-/// What the backup had left out: it is not missed.
+/// What the backup was told to leave out: it is not missed.
 fn left_out(generation: &Generation) -> Result<Exclude, Failure> {
     let words = ["kitbag", "backup", "."].into_iter().chain(generation.options.iter().map(String::as_str));
     let rules = match Args::try_parse_from(words).map(|args| args.command) {

@@ -64,6 +64,7 @@ pub fn run(context: &Context, args: &Verify) -> Result<Exit, Failure> {
         starts: starts.collect(),
         random: args.random,
         read_data: args.read_data,
+        own: Arc::new(context.own_places()),
         workers: processors.clamp(2, 16),
     };
     let progress = Arc::new(Progress::begin(Job::Verify, &context.screen, context.settings.verbosity));
