@@ -245,8 +245,8 @@ fn metrics_of_success_and_failure() {
     let mode = fs::metadata(kitbag.path("kitbag.prom")).expect("there").permissions().mode();
     assert_eq!(mode & 0o7777, 0o644);
 
-    let failed = run("nonexistent", 3);
-    assert_eq!(value(&failed, "exit_code"), Some(3.0));
+    let failed = run("nonexistent", 1);
+    assert_eq!(value(&failed, "exit_code"), Some(1.0));
     assert_eq!(value(&failed, "last_success_timestamp_seconds"), Some(success));
     let failed = {
         rustix::fs::rename(kitbag.path("repository"), kitbag.path("away")).expect("moved");

@@ -149,12 +149,13 @@ impl From<BackupError> for Failure {
             BackupError::Catalog(error) => error.into(),
             BackupError::BagList(error) => error.into(),
             BackupError::Open(error) => error.into(),
-            BackupError::NoRoots => Self::new(Exit::Incomplete, said),
             BackupError::Condemned(CondemnedError::Store(error)) => error.into(),
             BackupError::Condemned(_) => Self::new(Exit::Damaged, said),
-            BackupError::Index(_) | BackupError::Table(_) | BackupError::Overtaken | BackupError::Stopped => {
-                Self::failed(said)
-            }
+            BackupError::NoRoots
+            | BackupError::Index(_)
+            | BackupError::Table(_)
+            | BackupError::Overtaken
+            | BackupError::Stopped => Self::failed(said),
         }
     }
 }
