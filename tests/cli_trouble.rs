@@ -161,3 +161,30 @@ fn a_reader_that_goes_away_is_no_trouble() {
     let output = command.arg("init").args(["--help"]).stdout(writer).output().expect("it runs");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+#[test]
+fn a_backup_of_nothing_is_none() {
+    let kitbag = Kitbag::with_repository();
+    let outcome = kitbag.run(["backup", "home/nope"]).code(1);
+    assert!(outcome.stderr.contains("home/nope: there is no such file or directory"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("nothing was backed up"), "{}", outcome.stderr);
+    assert_eq!(kitbag.run(["generations"]).code(0).stdout, "");
+}
+
+#[test]
+fn what_a_generation_does_not_hold_is_not_restored() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("tree/one", "1");
+    kitbag.write("tree/two", "2");
+    kitbag.run(["backup", "tree"]).code(0);
+    let none = kitbag.run(["restore", "--to", "out", "nope"]).code(1);
+    none.says(&["the generation does not hold nope", "kitbag ls"]);
+    let none = kitbag.run(["restore", "--to", "out", "nope", "/nor/this"]).code(1);
+    none.says(&["the generation does not hold any of nope, /nor/this", "kitbag ls"]);
+    assert!(!kitbag.path("out").exists());
+    let some = kitbag.run(["restore", "--strip-root", "--to", "out", "nope", "two"]).code(3);
+    some.says(&["nope", "no such path"]);
+    assert!(some.stdout.starts_with("restored 1 entry "), "{}", some.stdout);
+    assert!(some.stdout.contains("; 1 could not be restored"), "{}", some.stdout);
+    assert_eq!(fs::read_to_string(kitbag.path("out/two")).expect("restored"), "2");
+}

@@ -111,6 +111,7 @@ impl Item {
     pub fn fail(&self, site: &Site<'_>, trouble: Trouble) {
         let before = std::mem::replace(&mut *self.lock(), File::Failed);
         if !matches!(before, File::Failed) {
+            site.tally.entries.fetch_sub(1, Ordering::Relaxed);
             site.lost(&self.path(), trouble);
         }
     }

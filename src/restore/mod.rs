@@ -41,7 +41,7 @@ use crate::store::StoreError;
 
 use fetch::{Window, land_all};
 use planner::{Planner, make_all};
-use site::Site;
+use site::{Site, Trouble};
 
 pub use cat::{CatError, cat};
 
@@ -71,7 +71,7 @@ pub struct Options {
 /// What was restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Entries of any kind that were selected and met.
+    /// Entries of any kind that stand in their places now.
     pub entries: u64,
     /// Regular files that are complete now.
     pub files: u64,
@@ -99,6 +99,12 @@ pub enum RestoreError {
         /// Why.
         source: LiveError,
     },
+    /// None of what was named is in the generation. Nothing was made.
+    #[error("{}", not_held(.paths))]
+    NotHeld {
+        /// What was named.
+        paths: Vec<Vec<u8>>,
+    },
     /// Without their paths, several roots would be put one over the other.
     #[error(
         "without their paths, {one} and {other} would be restored one over the other: name one of them, or leave the paths in",
@@ -125,6 +131,12 @@ pub enum RestoreError {
     Interrupted,
 }
 
+fn not_held(paths: &[Vec<u8>]) -> String {
+    let names: Vec<_> = paths.iter().map(|path| escape(path)).collect();
+    let none_of = if paths.len() > 1 { "any of " } else { "" };
+    format!("the generation does not hold {none_of}{}", names.join(", "))
+}
+
 /// Restores (a part of) a generation.
 ///
 /// Problems with single files go to `monitor`; they do not end it, and the summary counts them.
@@ -144,6 +156,10 @@ pub fn run(
         trees::fetch_ahead(&source, generation)?;
     }
     let (selected, missing) = select::select(&source, generation, options)?;
+    let is_absent = |(_, trouble): &(Vec<u8>, Trouble)| matches!(trouble, Trouble::Dependent(_));
+    if selected.is_empty() && !missing.is_empty() && missing.iter().all(is_absent) {
+        return Err(RestoreError::NotHeld { paths: options.paths.clone() });
+    }
     let target = Target::new(options.owner_by, Arc::clone(monitor));
     let dir = target
         .open(options.to.as_os_str().as_encoded_bytes())

@@ -136,10 +136,16 @@ impl<'a> Planner<'a> {
     fn visit(&mut self, path: &[u8], entry: Entry) -> bool {
         self.site.monitor.path(path);
         self.site.monitor.count(Counter::Entries, 1);
-        self.site.tally.entries.fetch_add(1, Ordering::Relaxed);
+        let count = || self.site.tally.entries.fetch_add(1, Ordering::Relaxed);
         if entry.metadata.kind == Kind::Directory {
-            return self.directory(&entry.name.clone(), &entry);
+            let is_entered = self.directory(&entry.name.clone(), &entry);
+            if is_entered {
+                count();
+            }
+            return is_entered;
         }
+        // Taken back, should it fail.
+        count();
         self.item(entry);
         false
     }

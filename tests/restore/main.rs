@@ -265,7 +265,7 @@ fn what_is_damaged_is_missing_and_nothing_else() {
     bench.memory.flip(&bag, 700_000);
     fs::create_dir_all(bench.there("")).unwrap();
     let (result, collect) = bench.try_restore(&generation, &bench.options());
-    let failed = result.unwrap().failed;
+    let restore::Summary { failed, entries, .. } = result.unwrap();
     assert!((1..=2).contains(&failed), "{failed} failed");
     let problems = collect.problems();
     assert_eq!(collect.problems_of(Severity::Damage), failed as usize, "{problems:?}");
@@ -278,6 +278,7 @@ fn what_is_damaged_is_missing_and_nothing_else() {
         there += 1;
     }
     assert_eq!(there + failed, 41);
+    assert_eq!(entries, there + 1, "what stands there, and the root");
 
     // A bag that is cut off: what lies before is restored.
     let len = bench.memory.contents(&bag).unwrap().len();

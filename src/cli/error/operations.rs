@@ -23,6 +23,7 @@ impl From<RestoreError> for Failure {
             RestoreError::Store(error) => error.into(),
             RestoreError::Interrupted => Self::new(Exit::Interrupted, said),
             RestoreError::Target { .. } | RestoreError::NoSpace { .. } => Self::failed(said),
+            RestoreError::NotHeld { .. } => Self::failed(said).hint("`kitbag ls` lists what it holds"),
             RestoreError::Clash { .. } => Self::new(Exit::Usage, said),
         }
     }
