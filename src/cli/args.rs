@@ -30,7 +30,7 @@ The Debian package installs them. Else, for bash: kitbag completions bash > ~/.l
 for fish: kitbag completions fish > ~/.config/fish/completions/kitbag.fish; for zsh, a file _kitbag in a directory of $fpath.";
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, \
+Exit codes: 0 done, 1 failed, 2 usage, 3 done but some files could not be saved or restored, or differ, or what follows a backup failed, \
 4 repository damaged, 10 no repository there, 12 wrong passphrase, 130 interrupted.
 
 Options can be written into ~/.config/kitbag/config.toml or /etc/kitbag/config.toml, save those that are about one run, such as --dry-run, \

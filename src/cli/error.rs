@@ -121,6 +121,21 @@ impl Failure {
         }
     }
 
+    /// The same failure of `option`, which came when the backup was made: that is what counts.
+    #[must_use]
+    pub fn but_backed_up(mut self, option: &str) -> Self {
+        let happened = if self.exit == Exit::Interrupted { "was interrupted" } else { "failed" };
+        let why = match self.exit {
+            Exit::Interrupted => String::new(),
+            _ => format!(": {}", self.message),
+        };
+        self.message = format!("the backup was made, but {option} {happened}{why}");
+        if self.exit == Exit::Failed {
+            self.exit = Exit::Incomplete;
+        }
+        self
+    }
+
     /// Somebody asked to stop.
     #[must_use]
     pub fn interrupted() -> Self {

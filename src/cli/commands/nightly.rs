@@ -59,6 +59,7 @@ impl Plan {
 
     fn try_all(
         &self,
+        let but = |option| move |failure: Failure| failure.after(&context.cancel).but_backed_up(option);
         context: &Context,
         repository: &Repository,
         monitor: &Arc<dyn Monitor>,
@@ -67,11 +68,13 @@ impl Plan {
         if let Some(options) = &self.forget {
             let whose = Whose::Of(&context.settings.client);
             let now = SystemClock::new().now();
-            after.forgot = Some(forget::forget(context, repository, whose, options, (now, false))?);
+            let forgot = forget::forget(context, repository, whose, options, (now, false));
+            after.forgot = Some(forgot.map_err(but("--forget"))?);
         }
         if self.gc {
             let options = gc::Options::new(&context.settings.client);
-            let summary = gc::run(repository, &options, monitor, &context.cancel)?;
+            let summary = gc::run(repository, &options, monitor, &context.cancel);
+            let summary = summary.map_err(|error| but("--gc")(error.into()))?;
             after.collected = Some((options, summary));
         }
         Ok(())
@@ -108,6 +111,7 @@ impl After {
     /// How a run ends whose backup ended with `exit`.
     #[must_use]
     pub fn exit(&self, exit: Exit) -> Exit {
-        self.forgot.as_ref().map_or(exit, |forgot| super::worse(forgot.seen.exit, exit))
+        let exit = self.forgot.as_ref().map_or(exit, |forgot| super::worse(forgot.seen.exit, exit));
+        self.failure.as_ref().map_or(exit, |failure| super::worse(exit, failure.exit))
     }
 }
