@@ -51,6 +51,25 @@ fn what_is_kept_is_seen_and_cleared() {
 }
 
 #[test]
+fn nothing_is_left_when_all_is_cleared() {
+    let kitbag = backed_up();
+    let names = || {
+        let entries = fs::read_dir(kitbag.path("home/.cache/kitbag")).expect("it is there");
+        let mut names: Vec<_> = entries.map(|entry| entry.expect("an entry").file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names().len(), 4, "a repository's, its place, its turn, and a tag: {:?}", names());
+    kitbag.run(["cache", "clear"]).code(0);
+    assert_eq!(names(), ["CACHEDIR.TAG"]);
+    kitbag.run(["backup", "tree"]).code(0);
+    // Not so of one of them.
+    let id = json_field(&kitbag.run(["cache", "info", "--json"]).code(0).stdout, "repository").to_owned();
+    kitbag.run(["cache", "clear", &id]).code(0);
+    assert_eq!(names(), ["CACHEDIR.TAG", "locations", "turns"]);
+}
+
+#[test]
 fn a_backup_after_clearing_reads_no_file_and_stores_no_chunk_again() {
     let kitbag = backed_up();
     kitbag.run(["cache", "clear"]).code(0);

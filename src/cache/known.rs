@@ -115,18 +115,15 @@ impl CacheHome {
         let _ = fs::remove_file(self.entry(location).1);
     }
 
-    /// Forgets what was opened at any location.
+    /// Forgets what was opened at any location, for good: who is going to remember another one opens the directory anew.
     ///
     /// # Errors
     /// What the system says.
     pub fn forget_all(&self) -> io::Result<()> {
-        for entry in fs::read_dir(self.root.join("locations"))? {
-            match fs::remove_file(entry?.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        match fs::remove_dir_all(self.root.join("locations")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The repositories that have a cache here.
@@ -154,6 +151,9 @@ impl CacheHome {
         let name = blake3::hash(location.as_bytes()).to_hex().to_string();
         let path = self.root.join("locations").join(&name);
         (name, path)
+    }
+}
+
 /// The directories that are kitbag's alone: the one of all caches, unless somebody keeps something else in it, too; then those of kitbag's in it.
 #[must_use]
 pub fn own_directories(root: &Path) -> Vec<PathBuf> {
@@ -177,9 +177,6 @@ fn holds_nothing_else(root: &Path) -> bool {
 fn is_own(name: &OsStr) -> bool {
     let is_repository = |name: &str| name.parse::<RepositoryId>().is_ok();
     name.to_str().is_some_and(|name| ["locations", "turns", TAG].contains(&name) || is_repository(name))
-}
-
-    }
 }
 
 #[cfg(test)]
@@ -231,6 +228,9 @@ mod tests {
         }
         // Another location's entry says nothing about this one.
         fs::write(home.entry("b").1, &good).unwrap();
+        assert_eq!(home.known("b"), None);
+    }
+
     #[test]
     fn what_others_keep_there_is_not_kitbags() {
         let dir = tempfile::tempdir().unwrap();
@@ -250,9 +250,6 @@ mod tests {
         // Whoever leaves out what is tagged shall not lose the letter.
         assert!(alone.join(TAG).exists() && !shared.join(TAG).exists());
         assert!(own_directories(&dir.path().join("nowhere")).is_empty());
-    }
-
-        assert_eq!(home.known("b"), None);
     }
 
     #[test]

@@ -341,7 +341,7 @@ pub struct Restore {
 pub enum Cache {
     /// Say what is kept of each repository, and how much of the disk that takes
     Info,
-    /// Remove all that is kept; the next run fetches what it needs again
+    /// Remove all that is kept, but for the turns of backups that are going on; the next run fetches what it needs again
     Clear {
         /// Only of the repositories with these ids
         #[arg(value_name = "ID")]

@@ -8,6 +8,7 @@ use crate::cache::known::CacheHome;
 use crate::cache::{Cache, Kind, Usage};
 use crate::cli::args;
 use crate::cli::error::{Exit, Failure};
+use crate::cli::nightly::turn::Turns;
 use crate::cli::output::Output;
 use crate::cli::settings::Verbosity;
 use crate::cli::{Context, human};
@@ -113,6 +114,9 @@ fn clear(
     }
     if named.is_empty() {
         home.forget_all().map_err(|error| cannot(&error))?;
+        if let Some(settings) = &context.settings.cache {
+            Turns::new([settings.dir.clone()]).clear();
+        }
     }
     for id in if named.is_empty() { &there } else { named } {
         let Report { repository, bytes, .. } = Report::new(home, *id, 0)?;

@@ -2,9 +2,9 @@
 //!
 //! Two at once would do no harm to the repository, but the second would do the first one's work again. So a run locks a small file that is
 //! named after all three. It lies where only this user can put anything, lest others make it stand for a file of this user, which would be overwritten. (Runs with other roots go beside it: to leave those to it would be to leave them out.) The lock is the kernel's, on an open file: it goes with the process, however that ends, and is never stale. The
-//! file stays. Where files cannot be locked (some network file systems), or none can be made, everybody has a turn.
+//! file stays until nobody has asked for it in a month, and is removed only by who holds its lock; so who gets the lock looks whether the file is still there. Where files cannot be locked (some network file systems), or none can be made, everybody has a turn.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,14 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::base::cancel::Cancel;
+use crate::base::time::{Clock as _, SystemClock};
 use crate::cache::private_directory;
 
 /// How often to look whether the other one is done.
 const LOOK: Duration = Duration::from_millis(200);
+
+/// How long a file stays that nobody asks for.
+const UNUSED_SECS: i64 = 30 * 24 * 3600;
 
 /// The right to back up, until dropped.
 #[derive(Debug)]
@@ -50,9 +54,13 @@ impl Turns {
     /// Asks for the turn of the backup that these words tell from all others, without waiting.
     #[must_use]
     pub fn ask(&self, backup: &[&str]) -> Asked {
-        let Some(mut file) = self.file(backup) else { return Asked::Ours(Turn { _file: None }) };
+        let Some((mut file, dir)) = self.file(backup) else { return Asked::Ours(Turn { _file: None }) };
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            // It was removed meanwhile: whoever comes next would not see the lock.
+            Ok(()) if file.metadata().is_ok_and(|metadata| metadata.nlink() == 0) => self.ask(backup),
             Ok(()) => {
+                let now = SystemClock::new().now().secs;
+                sweep(dir, |metadata| now.saturating_sub(metadata.mtime()) > UNUSED_SECS);
                 // Who it is helps the others, and nothing depends on it.
                 let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
                 Asked::Ours(Turn { _file: Some(file) })
@@ -62,6 +70,15 @@ impl Turns {
                 ::tracing::debug!(%error, "files cannot be locked here: whether another backup is going is not known");
                 Asked::Ours(Turn { _file: None })
             }
+        }
+    }
+
+    /// Removes the files of all turns that nobody has.
+    pub fn clear(&self) {
+        for dir in &self.0 {
+            sweep(dir, |_| true);
+            // It stays where a turn is taken.
+            let _ = fs::remove_dir(dir);
         }
     }
 
@@ -82,18 +99,37 @@ impl Turns {
         None
     }
 
-    fn file(&self, backup: &[&str]) -> Option<File> {
+    /// The file of a backup, and the directory that it is in.
+    fn file(&self, backup: &[&str]) -> Option<(File, &Path)> {
         let mut name = blake3::Hasher::new();
         for part in backup {
             name.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_le_bytes()).update(part.as_bytes());
         }
         let name = name.finalize().to_hex();
-        let open = |dir: &PathBuf| {
-            open(dir, name.as_str())
-                .map_err(|error| ::tracing::debug!(%error, dir = %dir.display(), "no place for turns"))
-                .ok()
-        };
-        self.0.iter().find_map(open)
+        self.0.iter().find_map(|dir| match open(dir, name.as_str()) {
+            Ok(file) => Some((file, dir.as_path())),
+            Err(error) => {
+                ::tracing::debug!(%error, dir = %dir.display(), "no place for turns");
+                None
+            }
+        })
+    }
+}
+
+/// Removes files that nobody has locked. One that cannot be removed does no harm.
+fn sweep(dir: &Path, is_unwanted: impl Fn(&Metadata) -> bool) {
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let is_turn = entry.file_name().to_str().is_some_and(|name| blake3::Hash::from_hex(name).is_ok());
+        if !is_turn || !entry.metadata().is_ok_and(|metadata| metadata.is_file() && is_unwanted(&metadata)) {
+            continue;
+        }
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        if let Ok(file) = options.open(entry.path())
+            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
+        {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -155,18 +191,67 @@ mod tests {
     }
 
     #[test]
+    fn files_go_when_nobody_has_asked_for_them_for_long() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let turns = Turns::new([dir.path().to_owned()]);
+        let names = || {
+            let entries = fs::read_dir(dir.path().join("turns")).into_iter().flatten();
+            entries.map(|entry| entry.expect("an entry").path()).collect::<std::collections::BTreeSet<_>>()
+        };
+        let Asked::Ours(long) = turns.ask(&["/r", "long"]) else { panic!("not taken") };
+        let held = names();
+        for client in ["old", "new"] {
+            drop(turns.ask(&["/r", client]));
+        }
+        fs::write(dir.path().join("turns/another's"), "x").expect("written");
+        let age = |path: &PathBuf, days: u64| {
+            let file = File::options().write(true).open(path).expect("there");
+            let now = dir.path().metadata().and_then(|metadata| metadata.modified()).expect("a time");
+            file.set_modified(now - Duration::from_secs(days * 24 * 3600)).expect("set");
+        };
+        let before = names();
+        before.iter().for_each(|path| age(path, 31));
+        let Asked::Ours(new) = turns.ask(&["/r", "new"]) else { panic!("not taken") };
+        let after = names();
+        assert_eq!((before.len(), after.len()), (4, 3), "{after:?}");
+        assert!(after.is_superset(&held), "a turn is taken however long it takes");
+        after.iter().for_each(|path| age(path, 29));
+        drop((new, turns.ask(&["/r", "newer"])));
+        assert_eq!(names().len(), 4);
+        turns.clear();
+        assert_eq!(names().len(), 2, "the one that is held, and what is not kitbag's");
+        drop(long);
+        fs::remove_file(dir.path().join("turns/another's")).expect("removed");
+        turns.clear();
+        assert!(!dir.path().join("turns").exists());
+    }
+
+    #[test]
+    fn a_file_that_was_removed_is_no_turn() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let turns = Turns::new([dir.path().to_owned()]);
+        let backup = ["/r", "laptop"];
+        let (waiting, _) = turns.file(&backup).expect("opened, and not locked yet");
+        turns.clear();
+        assert_eq!(waiting.metadata().expect("open").nlink(), 0);
+        let Asked::Ours(turn) = turns.ask(&backup) else { panic!("not taken") };
+        assert!(matches!(turns.ask(&backup), Asked::Taken(_)));
+        drop(turn);
+    }
+
+    #[test]
     fn what_a_link_leads_to_is_left_as_it_is() {
         let dir = tempfile::tempdir().expect("a directory");
         let turns = Turns::new([dir.path().to_owned()]);
         drop(turns.ask(&["/r", "laptop"]));
-        let places = std::fs::read_dir(dir.path().join("turns")).expect("it was made");
+        let places = fs::read_dir(dir.path().join("turns")).expect("it was made");
         let place = places.map(|entry| entry.expect("an entry").path()).next().expect("a file");
         let precious = dir.path().join("precious");
-        std::fs::write(&precious, "precious").expect("written");
-        std::fs::remove_file(&place).expect("removed");
+        fs::write(&precious, "precious").expect("written");
+        fs::remove_file(&place).expect("removed");
         std::os::unix::fs::symlink(&precious, &place).expect("a link");
         assert!(matches!(turns.ask(&["/r", "laptop"]), Asked::Ours(Turn { _file: None })));
-        assert_eq!(std::fs::read_to_string(&precious).expect("it is there"), "precious");
+        assert_eq!(fs::read_to_string(&precious).expect("it is there"), "precious");
     }
 
     #[test]
@@ -177,7 +262,7 @@ mod tests {
         }
         let dir = tempfile::tempdir().expect("a directory");
         let turns = dir.path().join("turns");
-        std::fs::create_dir(&turns).expect("made");
+        fs::create_dir(&turns).expect("made");
         std::os::unix::fs::chown(&turns, Some(1), None).expect("given away");
         let asked = Turns::new([dir.path().to_owned()]).ask(&["/r", "laptop"]);
         assert!(matches!(asked, Asked::Ours(Turn { _file: None })));
