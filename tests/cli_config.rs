@@ -229,6 +229,7 @@ fn the_example_is_complete_and_right() {
         .collect();
     let kitbag = Kitbag::new();
     kitbag.write("example.toml", taken.join("\n"));
+    kitbag.write("home/.config/kitbag/exclude", "*.o\n");
     kitbag.run(["config", "check", "--config", "example.toml"]).code(0);
     let mut section = String::new();
     let mut there = Vec::new();

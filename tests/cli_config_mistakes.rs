@@ -92,6 +92,69 @@ fn a_value_that_the_command_refuses_is_told_where_it_stands() {
 }
 
 #[test]
+fn a_check_tells_all_mistakes_each_in_a_line() {
+    let kitbag = Kitbag::new().set("KITBAG_LIMIT_UPLAOD", "1M");
+    let text = [
+        "limit-upload = \"0\"",
+        "repositroy = \"x\"",
+        "link-timeout = true",
+        "passphrase-file = \"x\"",
+        "passphrase-command = \"y\"",
+        "[backup]",
+        "forget = \"7x\"",
+        "checkpoint = \"zz\"",
+        "hook-timeout = \"q\"",
+        "exclude = [\"fine\", \"bad[\"]",
+        "exclude-from = \"gone\"",
+        "tag = \"\"",
+        "compression = \"9\"",
+        "[fsck]",
+        "sample = \"x\"",
+        "[profile.night]",
+        "cache-size = \"much\"",
+        "no-cache = true",
+        "[profile.night.find]",
+        "newer = \"soon\"",
+        "min-size = \"1M\"",
+        "[profile]",
+        "odd = 1",
+    ];
+    kitbag.write(USER, text.join("\n"));
+    kitbag.write("etc/config.toml", "[gc]\nmax-repack = \"much\"\n");
+    let outcome = kitbag.run(["config", "check"]).code(2);
+    assert_eq!(outcome.stdout, "");
+    let lines: Vec<_> = outcome.stderr.lines().collect();
+    let expected: &[&[&str]] = &[
+        &["config.toml:1: ", "is no rate"],
+        &["config.toml:2: ", "did you mean repository?"],
+        &["config.toml:3: ", "link-timeout"],
+        &["config.toml:5: ", "passphrase-command and passphrase-file exclude each other"],
+        &["config.toml:7: ", "7x"],
+        &["config.toml:8: ", "--checkpoint \"zz\""],
+        &["config.toml:9: ", "--hook-timeout \"q\""],
+        &["config.toml:10: ", "bad["],
+        &["config.toml:11: ", ".config/kitbag/gone"],
+        &["config.toml:12: "],
+        &["config.toml:13: ", "compression"],
+        &["config.toml:15: ", "--sample \"x\""],
+        &["config.toml:17: ", "is no size"],
+        &["config.toml:20: ", "--newer \"soon\""],
+        &["config.toml:23: ", "[profile.NAME]"],
+        &["etc/config.toml:2: ", "--max-repack \"much\""],
+        &["KITBAG_LIMIT_UPLAOD", "did you mean"],
+    ];
+    assert_eq!(lines.len(), expected.len(), "{}", outcome.stderr);
+    for (line, words) in lines.iter().zip(expected) {
+        assert!(
+            line.starts_with("kitbag: ") && words.iter().all(|word| line.contains(word)),
+            "{words:?}: {line}"
+        );
+    }
+    // Others tell the first, and only of what they would have to believe.
+    kitbag.run(["generations"]).code(2).says(&["config.toml:2: "]);
+}
+
+#[test]
 fn variables_have_mistakes_too() {
     for (name, value, words) in [
         ("KITBAG_NO_CACHE", "x", &["KITBAG_NO_CACHE: ", "neither true nor false"][..]),

@@ -36,6 +36,7 @@ pub mod ssh;
 pub mod syslog;
 pub mod together;
 pub mod tracing;
+pub mod values;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -137,16 +137,12 @@ impl Settings {
             // Not /tmp, which often is memory.
             scratch: environment.temporary.unwrap_or_else(|| "/var/tmp".into()),
             rates: Rates {
-                up: args.limit_upload.map(|text| rate("--limit-upload", &text)).transpose()?,
-                down: args.limit_download.map(|text| rate("--limit-download", &text)).transpose()?,
+                up: args.limit_upload.map(|text| rate("limit-upload", &text)).transpose()?,
+                down: args.limit_download.map(|text| rate("limit-download", &text)).transpose()?,
             },
             ssh: Ssh {
-                link_timeout: args
-                    .link_timeout
-                    .map_or(Ok(LINK_TIMEOUT), |text| time("--link-timeout", &text, LEAST_LINK_TIMEOUT))?,
-                give_up_after: args
-                    .give_up_after
-                    .map_or(Ok(GIVE_UP_AFTER), |text| time("--give-up-after", &text, Duration::ZERO))?,
+                link_timeout: args.link_timeout.map_or(Ok(LINK_TIMEOUT), |text| link_timeout(&text))?,
+                give_up_after: args.give_up_after.map_or(Ok(GIVE_UP_AFTER), |text| give_up_after(&text))?,
                 wait_for_network: false,
                 transport: args.transport.unwrap_or_default(),
                 config: args.ssh_config,
@@ -213,7 +209,11 @@ pub fn host_name() -> Result<String, Failure> {
     }
 }
 
-fn valid_client(name: &str) -> Result<(), Failure> {
+/// Whether this can be a client's name.
+///
+/// # Errors
+/// Usage: it cannot.
+pub fn valid_client(name: &str) -> Result<(), Failure> {
     if name.trim().is_empty() || name.len() > 255 || name.chars().any(char::is_control) {
         return Err(Failure::usage(format!("{name:?} cannot be a client's name"))
             .about("client-name")
@@ -229,14 +229,7 @@ fn cache(
     cache_home: &Option<PathBuf>,
     home: &Option<PathBuf>,
 ) -> Result<Option<Cache>, Failure> {
-    let limit = match size {
-        None => CACHE_LIMIT,
-        Some(text) => human::parse_bytes(text).ok_or_else(|| {
-            Failure::usage(format!("--cache-size {text:?} is no size"))
-                .about("cache-size")
-                .hint("write it as in 500M or 10G")
-        })?,
-    };
+    let limit = size.map_or(Ok(CACHE_LIMIT), cache_size)?;
     let standard = || {
         let home = cache_home.clone().or_else(|| home.as_ref().map(|home| home.join(".cache")))?;
         Some(home.join("kitbag"))
@@ -253,24 +246,59 @@ fn turns(environment: &Environment, cache_dir: Option<&PathBuf>) -> Vec<PathBuf>
     standard.map(kitbag).into_iter().chain(runtime.map(kitbag)).chain(cache_dir.cloned()).collect()
 }
 
-fn rate(option: &str, text: &str) -> Result<u64, Failure> {
+/// `--cache-size`, in bytes.
+///
+/// # Errors
+/// Usage: it is no size.
+pub fn cache_size(text: &str) -> Result<u64, Failure> {
+    human::parse_bytes(text).ok_or_else(|| {
+        Failure::usage(format!("--cache-size {text:?} is no size"))
+            .about("cache-size")
+            .hint("write it as in 500M or 10G")
+    })
+}
+
+/// A rate in bytes a second.
+///
+/// # Errors
+/// Usage: it is none.
+pub fn rate(option: &str, text: &str) -> Result<u64, Failure> {
     human::parse_bytes(text).filter(|rate| *rate > 0).ok_or_else(|| {
-        Failure::usage(format!("{option} {text:?} is no rate"))
+        Failure::usage(format!("--{option} {text:?} is no rate"))
             .about(option)
             .hint("write it in bytes a second, as in 500K or 2M")
     })
 }
 
+/// `--link-timeout`
+///
+/// # Errors
+/// Usage: it is no time, or too short.
+pub fn link_timeout(text: &str) -> Result<Duration, Failure> {
+    time("link-timeout", text, LEAST_LINK_TIMEOUT)
+}
+
+/// `--give-up-after`
+///
+/// # Errors
+/// Usage: it is no time.
+pub fn give_up_after(text: &str) -> Result<Duration, Failure> {
+    time("give-up-after", text, Duration::ZERO)
+}
+
 fn time(option: &str, text: &str, least: Duration) -> Result<Duration, Failure> {
     human::parse_time(text).filter(|time| *time >= least).ok_or_else(|| {
-        Failure::usage(format!("{option} {text:?} is no time that makes sense"))
+        Failure::usage(format!("--{option} {text:?} is no time that makes sense"))
             .about(option)
             .hint("write it as in 90s, 15m or 8h")
     })
 }
 
 /// `KEY=VALUE`, or `KEY VALUE` as in the file.
-fn ssh_option(text: &str) -> Result<(String, String), Failure> {
+///
+/// # Errors
+/// Usage: it is neither.
+pub fn ssh_option(text: &str) -> Result<(String, String), Failure> {
     let split = text.split_once('=').or_else(|| text.split_once(char::is_whitespace));
     match split.map(|(key, value)| (key.trim(), value.trim())) {
         Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.to_owned(), value.to_owned())),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,9 +60,9 @@ fn back_up(context: &Context, args: &Backup, mut options: Options, plan: &Plan) 
         store = Arc::new(Discard::new(store));
     }
     let mut repository = open(context, args, &store)?;
-    let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
     // Not before all of it is there.
     options.exclude = options.exclude.with_own(context.own_places());
+    let progress = Arc::new(Progress::begin(Job::Backup, &context.screen, context.settings.verbosity));
     let monitor: Arc<dyn Monitor> = progress.clone();
     let mut run = |repository: &Repository| {
         options.index_dir = repository.index_dir();
@@ -134,15 +135,21 @@ pub fn rules(args: &Backup) -> Result<Rules, Failure> {
         one_file_system: args.one_file_system,
         ..Rules::default()
     };
-    for file in &args.exclude_files {
-        let text = std::fs::read(file).map_err(|error| {
-            Failure::usage(format!("cannot read --exclude-from {}: {error}", file.display()))
-                .about("exclude-from")
-        })?;
-        rules.add_lines(&text)?;
-    }
+    args.exclude_files.iter().try_for_each(|file| exclude_from(&mut rules, file))?;
     rules.globs.extend(args.excludes.iter().cloned());
     Ok(rules)
+}
+
+/// Adds the patterns of a file.
+///
+/// # Errors
+/// Usage: it cannot be read, or is no text.
+pub fn exclude_from(rules: &mut Rules, file: &Path) -> Result<(), Failure> {
+    let text = std::fs::read(file).map_err(|error| {
+        Failure::usage(format!("cannot read --exclude-from {}: {error}", file.display()))
+            .about("exclude-from")
+    })?;
+    Ok(rules.add_lines(&text)?)
 }
 
 fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
@@ -163,7 +170,7 @@ fn options(context: &Context, args: &Backup) -> Result<Options, Failure> {
         reread: args.reread,
         skip_if_unchanged: args.skip_if_unchanged,
         dry_run: args.dry_run,
-        checkpoint: checkpoint(args)?,
+        checkpoint: args.checkpoint.as_deref().map_or(Ok(backup::Every::default()), every)?,
         walkers: (processors * 2).clamp(4, 16),
         workers: processors.clamp(2, 16),
         words: words(args),
@@ -180,22 +187,23 @@ fn tags(args: &Backup) -> Result<Vec<String>, Failure> {
     Ok(tags.into_iter().collect())
 }
 
-/// When checkpoints are made: every so many minutes, or bytes.
-fn checkpoint(args: &Backup) -> Result<backup::Every, Failure> {
+/// When checkpoints are made, by `--checkpoint`: every so many minutes, or bytes.
+///
+/// # Errors
+/// Usage: it is neither.
+pub fn every(text: &str) -> Result<backup::Every, Failure> {
     let mut every = backup::Every::default();
-    if let Some(text) = &args.checkpoint {
-        let wrong = || {
-            Failure::usage(format!("--checkpoint {text:?} is neither a time nor a size"))
-                .about("checkpoint")
-                .hint("write it as in 5m, 1h or 1G")
-        };
-        let is_time = text.ends_with(['s', 'm', 'h']);
-        if is_time {
-            let span: jiff::SignedDuration = text.parse().ok().ok_or_else(wrong)?;
-            every.time = Duration::try_from(span).ok().ok_or_else(wrong)?;
-        } else {
-            every.bytes = human::parse_bytes(text).ok_or_else(wrong)?;
-        }
+    let wrong = || {
+        Failure::usage(format!("--checkpoint {text:?} is neither a time nor a size"))
+            .about("checkpoint")
+            .hint("write it as in 5m, 1h or 1G")
+    };
+    let is_time = text.ends_with(['s', 'm', 'h']);
+    if is_time {
+        let span: jiff::SignedDuration = text.parse().ok().ok_or_else(wrong)?;
+        every.time = Duration::try_from(span).ok().ok_or_else(wrong)?;
+    } else {
+        every.bytes = human::parse_bytes(text).ok_or_else(wrong)?;
     }
     Ok(every)
 }

@@ -7,18 +7,25 @@ use crate::cli::Context;
 use crate::cli::args::Config;
 use crate::cli::config::{Origin, Setting, Value};
 use crate::cli::error::{Exit, Failure};
+use crate::cli::log::Level;
 use crate::cli::output::Output;
 use crate::cli::settings::Verbosity;
 
-/// Shows or checks.
+/// Shows or checks. Mistakes that a check finds are told each by itself.
 ///
 /// # Errors
-/// A mistake; standard output cannot be written.
+/// Standard output cannot be written; showing, a mistake.
 pub fn run(context: &Context, what: &Config) -> Result<Exit, Failure> {
     let mut output = Output::new();
     match what {
         Config::Show => show(context, &mut output)?,
-        Config::Check => check(context, &mut output)?,
+        Config::Check if !context.configured.mistakes.is_empty() => {
+            for failure in &context.configured.mistakes {
+                context.screen.tell(Level::Error, &format!("kitbag: {failure}"));
+            }
+            return Ok(Exit::Usage);
+        }
+        Config::Check => sound(context, &mut output)?,
     }
     output.finish()?;
     Ok(Exit::Done)
@@ -139,9 +146,8 @@ struct Checked {
     profiles: Vec<String>,
 }
 
-/// What is wrong ended the run before it came here, but for values that exclude each other.
-fn check(context: &Context, output: &mut Output) -> Result<(), Failure> {
-    context.configured.check()?;
+/// There is no mistake.
+fn sound(context: &Context, output: &mut Output) -> Result<(), Failure> {
     for file in &context.configured.files {
         let path = escape(file.path.as_os_str().as_encoded_bytes());
         if context.settings.json {

@@ -113,30 +113,38 @@ impl fmt::Display for Where<'_> {
 }
 
 fn query(args: &Find) -> Result<Query, Failure> {
-    let size = |option: &str, text: &Option<String>| match text {
-        None => Ok(None),
-        Some(text) => human::parse_bytes(text).map(Some).ok_or_else(|| {
-            Failure::usage(format!("{option} {text:?} is no size"))
-                .about(option)
-                .hint("write it as in 500K or 10M")
-        }),
-    };
-    let when = |option: &str, text: &Option<String>| match text {
-        None => Ok(None),
-        Some(text) => time(text, SystemClock::new().now()).map(Some).ok_or_else(|| {
-            Failure::usage(format!("{option} {text:?} is no time"))
-                .about(option)
-                .hint("write a date, as in 2026-11-30 or \"2026-11-30 14:00\", or how long ago, as in 7d")
-        }),
-    };
     let mut query = Query::default();
-    query.min_size = size("--min-size", &args.min_size)?;
-    query.max_size = size("--max-size", &args.max_size)?;
-    query.after = when("--newer", &args.newer)?;
-    query.before = when("--older", &args.older)?;
+    query.min_size = args.min_size.as_deref().map(|text| size("min-size", text)).transpose()?;
+    query.max_size = args.max_size.as_deref().map(|text| size("max-size", text)).transpose()?;
+    query.after = args.newer.as_deref().map(|text| when("newer", text)).transpose()?;
+    query.before = args.older.as_deref().map(|text| when("older", text)).transpose()?;
     query.kinds = args.kinds.iter().flat_map(|kind| kinds(*kind)).copied().collect();
     args.patterns.iter().try_for_each(|pattern| query.add_name(pattern, args.ignore_case))?;
     Ok(query)
+}
+
+/// `--min-size` or `--max-size`, in bytes.
+///
+/// # Errors
+/// Usage: it is no size.
+pub fn size(option: &str, text: &str) -> Result<u64, Failure> {
+    human::parse_bytes(text).ok_or_else(|| {
+        Failure::usage(format!("--{option} {text:?} is no size"))
+            .about(option)
+            .hint("write it as in 500K or 10M")
+    })
+}
+
+/// `--newer` or `--older`.
+///
+/// # Errors
+/// Usage: it is no time.
+pub fn when(option: &str, text: &str) -> Result<Timestamp, Failure> {
+    time(text, SystemClock::new().now()).ok_or_else(|| {
+        Failure::usage(format!("--{option} {text:?} is no time"))
+            .about(option)
+            .hint("write a date, as in 2026-11-30 or \"2026-11-30 14:00\", or how long ago, as in 7d")
+    })
 }
 
 fn kinds(kind: FileKind) -> &'static [Kind] {

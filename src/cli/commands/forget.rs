@@ -33,12 +33,18 @@ pub fn run(context: &Context, args: &Forget) -> Result<Exit, Failure> {
     Ok(done.seen.exit)
 }
 
+/// What a policy keeps, written as the value of `option`.
+///
+/// # Errors
+/// Usage: it is none.
+pub fn policy(option: &str, text: &str) -> Result<What, Failure> {
+    let policy = text.parse().map(What::Policy);
+    policy.map_err(|error: forget::BadPolicy| Failure::usage(error.to_string()).about(option))
+}
+
 fn what(args: &Forget) -> Result<What, Failure> {
-    if let Some(policy) = &args.keep {
-        return policy
-            .parse()
-            .map(What::Policy)
-            .map_err(|error: forget::BadPolicy| Failure::usage(error.to_string()).about("keep"));
+    if let Some(text) = &args.keep {
+        return policy("keep", text);
     }
     let specs: Result<Vec<Spec>, _> = args.generations.iter().map(|spec| spec.parse()).collect();
     Ok(What::Named(specs?))

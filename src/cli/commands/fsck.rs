@@ -1,6 +1,7 @@
 //! `kitbag fsck`
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -81,26 +82,40 @@ pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     Ok(if summary.damages > 0 { Exit::Damaged } else { super::outcome(&progress) })
 }
 
+/// `--sample`
+///
+/// # Errors
+/// Usage: it is no share.
+pub fn share(text: &str) -> Result<u32, Failure> {
+    human::parse_share(text).ok_or_else(|| {
+        Failure::usage(format!("--sample {text:?} is no share"))
+            .about("sample")
+            .hint("write it as in 5% or 0.5%")
+    })
+}
+
+/// `--time-budget`
+///
+/// # Errors
+/// Usage: it is no time.
+pub fn time_budget(text: &str) -> Result<Duration, Failure> {
+    human::parse_time(text).ok_or_else(|| {
+        Failure::usage(format!("--time-budget {text:?} is no time"))
+            .about("time-budget")
+            .hint("write it as in 90s, 15m or 2h")
+    })
+}
+
 /// How much of the data to read, and from where.
 fn portion(args: &Fsck, repository: &Repository) -> Result<Option<Portion>, Failure> {
     if !args.read_data {
         return Ok(None);
     }
-    let mut portion = Portion::default();
-    if let Some(text) = &args.sample {
-        portion.share = Some(human::parse_share(text).ok_or_else(|| {
-            Failure::usage(format!("--sample {text:?} is no share"))
-                .about("sample")
-                .hint("write it as in 5% or 0.5%")
-        })?);
-    }
-    if let Some(text) = &args.time_budget {
-        portion.time = Some(human::parse_time(text).ok_or_else(|| {
-            Failure::usage(format!("--time-budget {text:?} is no time"))
-                .about("time-budget")
-                .hint("write it as in 90s, 15m or 2h")
-        })?);
-    }
+    let mut portion = Portion {
+        share: args.sample.as_deref().map(share).transpose()?,
+        time: args.time_budget.as_deref().map(time_budget).transpose()?,
+        ..Portion::default()
+    };
     if portion != Portion::default() {
         let kept = repository.cache().get(Kind::Listing, SCRUBBED);
         // Without a memory it begins anywhere, so that each part is read now and then.

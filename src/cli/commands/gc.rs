@@ -43,6 +43,16 @@ struct Report {
     seconds: f64,
 }
 
+/// `--max-repack`, in bytes.
+///
+/// # Errors
+/// Usage: it is no size.
+pub fn max_repack(text: &str) -> Result<u64, Failure> {
+    human::parse_bytes(text).ok_or_else(|| {
+        Failure::usage(format!("--max-repack {text:?} is not a size such as 500M")).about("max-repack")
+    })
+}
+
 /// Collects garbage.
 ///
 /// # Errors
@@ -51,10 +61,7 @@ pub fn run(context: &Context, args: &Gc) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let mut options = Options { dry_run: args.dry_run, ..Options::new(&context.settings.client) };
     if let Some(text) = &args.max_repack {
-        let wrong = || {
-            Failure::usage(format!("--max-repack {text:?} is not a size such as 500M")).about("max-repack")
-        };
-        options.repack.most = human::parse_bytes(text).ok_or_else(wrong)?;
+        options.repack.most = max_repack(text)?;
     }
     let store = context.store()?;
     let repository = context.open(store.clone())?;

@@ -119,13 +119,18 @@ fn client(name: Option<&str>, id: ClientId, found: Vec<Found>, now: Timestamp) -
     client
 }
 
+/// `--warn` or `--critical`.
+///
+/// # Errors
+/// Usage: it is no time.
+pub fn age(option: &str, text: &str) -> Result<Duration, Failure> {
+    human::parse_time(text).ok_or_else(|| {
+        Failure::usage(format!("--{option} {text:?} is no time")).hint("write it as in 90m, 26h or 2d")
+    })
+}
+
 fn limits(args: &LastBackupAge) -> Result<Limits, Failure> {
-    let time = |option: &str, text: &str| -> Result<Duration, Failure> {
-        human::parse_time(text).ok_or_else(|| {
-            Failure::usage(format!("{option} {text:?} is no time")).hint("write it as in 90m, 26h or 2d")
-        })
-    };
-    let limits = Limits { warn: time("--warn", &args.warn)?, critical: time("--critical", &args.critical)? };
+    let limits = Limits { warn: age("warn", &args.warn)?, critical: age("critical", &args.critical)? };
     if limits.warn > limits.critical {
         return Err(Failure::usage("--warn is more than --critical").hint("a warning comes first"));
     }

@@ -72,8 +72,8 @@ pub fn run(context: &Context, args: &Mount) -> Result<Exit, Failure> {
         generation: args.generation.as_deref().map(|spec| generation(spec, &found, own)).transpose()?,
         client: own.clone(),
         allow_other: args.allow_other,
-        memory: usize::try_from(size(args.memory.as_deref())?).unwrap_or(usize::MAX),
-        refresh: refresh(args.refresh.as_deref())?,
+        memory: usize::try_from(args.memory.as_deref().map_or(Ok(MEMORY), memory)?).unwrap_or(usize::MAX),
+        refresh: args.refresh.as_deref().map_or(Ok(REFRESH), refresh)?,
     };
     let repository_dir = match context.location()? {
         Location::Local(path) => Some(path),
@@ -174,8 +174,11 @@ fn generation(spec: &str, found: &[Client], client: &str) -> Result<crate::base:
     Ok(spec.find(&all, SystemClock::new().now())?.id)
 }
 
-fn size(text: Option<&str>) -> Result<u64, Failure> {
-    let Some(text) = text else { return Ok(MEMORY) };
+/// `--memory`, in bytes.
+///
+/// # Errors
+/// Usage: it is no size.
+pub fn memory(text: &str) -> Result<u64, Failure> {
     human::parse_bytes(text).filter(|size| *size > 0).ok_or_else(|| {
         Failure::usage(format!("--memory {text:?} is no size"))
             .about("memory")
@@ -183,8 +186,11 @@ fn size(text: Option<&str>) -> Result<u64, Failure> {
     })
 }
 
-fn refresh(text: Option<&str>) -> Result<Duration, Failure> {
-    let Some(text) = text else { return Ok(REFRESH) };
+/// `--refresh`
+///
+/// # Errors
+/// Usage: it is no time.
+pub fn refresh(text: &str) -> Result<Duration, Failure> {
     human::parse_time(text).ok_or_else(|| {
         Failure::usage(format!("--refresh {text:?} is no time"))
             .about("refresh")

@@ -11,7 +11,7 @@ use crate::cli::args::Backup;
 use crate::cli::catalog::Whose;
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human;
-use crate::forget::{BadPolicy, Options, What};
+use crate::forget::Options;
 use crate::gc;
 use crate::monitor::Monitor;
 use crate::repo::Repository;
@@ -37,13 +37,8 @@ impl Plan {
     /// Usage: a text that is no policy.
     pub fn of(args: &Backup) -> Result<Self, Failure> {
         let options = |text: &String| {
-            let policy =
-                text.parse().map_err(|error: BadPolicy| Failure::usage(error.to_string()).about("forget"))?;
-            Ok::<_, Failure>(Options {
-                what: What::Policy(policy),
-                allow_empty: false,
-                zone: TimeZone::system(),
-            })
+            let what = forget::policy("forget", text)?;
+            Ok::<_, Failure>(Options { what, allow_empty: false, zone: TimeZone::system() })
         };
         Ok(Self { forget: args.forget.as_ref().map(options).transpose()?, gc: args.gc })
     }
@@ -59,12 +54,12 @@ impl Plan {
 
     fn try_all(
         &self,
-        let but = |option| move |failure: Failure| failure.after(&context.cancel).but_backed_up(option);
         context: &Context,
         repository: &Repository,
         monitor: &Arc<dyn Monitor>,
         after: &mut After,
     ) -> Result<(), Failure> {
+        let but = |option| move |failure: Failure| failure.after(&context.cancel).but_backed_up(option);
         if let Some(options) = &self.forget {
             let whose = Whose::Of(&context.settings.client);
             let now = SystemClock::new().now();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 
 use super::definition::Definition;
-use super::table;
+use super::table::{self, Read};
 use super::{Origin, Setting, mistake};
 use crate::base::text::escape;
 use crate::cli::environment::Environment;
@@ -33,6 +33,8 @@ pub struct Written {
     pub settings: Vec<Setting>,
     /// What stands in each profile.
     pub profiles: BTreeMap<String, Vec<Setting>>,
+    /// What means nothing and was left out, by line.
+    pub mistakes: Vec<(usize, Failure)>,
 }
 
 /// Who may have written a file.
@@ -54,7 +56,7 @@ enum Way {
 /// The files in force, the highest first: the one that was named, else the user's and the system's.
 ///
 /// # Errors
-/// One cannot be read or trusted, or has a mistake.
+/// One cannot be read or trusted, or is no TOML.
 pub fn all(
     definition: &Definition,
     named: Option<&Path>,
@@ -89,11 +91,12 @@ fn read(
     let text = match open(&path, owner, way)? {
         Some(file) => text(file, &path)?,
         None => {
-            return Ok(Written { path, is_there: false, settings: Vec::new(), profiles: BTreeMap::new() });
+            let Read { settings, profiles, mistakes } = Read::default();
+            return Ok(Written { path, is_there: false, settings, profiles, mistakes });
         }
     };
-    let (settings, profiles) = table::read(definition, &path, &text, home)?;
-    Ok(Written { path, is_there: true, settings, profiles })
+    let Read { settings, profiles, mistakes } = table::read(definition, &path, &text, home)?;
+    Ok(Written { path, is_there: true, settings, profiles, mistakes })
 }
 
 fn open(path: &Path, owner: Owner, way: Way) -> Result<Option<File>, Failure> {

@@ -1,6 +1,6 @@
 //! Several levels become one.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
 use super::definition::Definition;
@@ -18,28 +18,53 @@ pub fn merge<'a>(
     levels: &'a [Vec<Setting>],
 ) -> Result<Vec<&'a Setting>, Failure> {
     let rivals = definition.rivals(command);
-    let are_rivals = |one: &Setting, other: &Setting| {
-        let excludes = rivals.get(&one.option.id).is_some_and(|ids| ids.contains(&other.option.id));
-        excludes && one.value.is_present() && other.value.is_present()
-    };
     let mut in_force: Vec<&Setting> = Vec::new();
     for level in levels {
         let ours = level.iter().filter(|one| command.starts_with(&one.section));
         let left: Vec<_> = ours
             .filter(|one| in_force.iter().all(|above| above.option.id != one.option.id))
-            .filter(|one| !in_force.iter().any(|above| are_rivals(above, one)))
+            .filter(|one| !in_force.iter().any(|above| are_rivals(&rivals, above, one)))
             .collect();
-        for (at, one) in left.iter().enumerate() {
-            let rival = left.iter().take(at).find(|other| are_rivals(one, other));
-            if let Some(other) = rival.filter(|_| one.origin != Origin::Typed) {
-                let said = format!("{} and {} exclude each other", one.option.key, other.option.key);
-                return Err(mistake(&one.origin, said).hint(format!("the other is {}", other.origin)));
-            }
+        if let Some((_, failure)) = clashes(&rivals, &left).next() {
+            return Err(failure);
         }
         in_force.extend(left);
     }
     leave_out_what_lacks(&mut in_force);
     Ok(in_force)
+}
+
+/// What one level has for any command though something before it excludes it, with what to say of that.
+#[must_use]
+pub fn all_clashes<'a>(definition: &Definition, level: &'a [Setting]) -> Vec<(&'a Setting, Failure)> {
+    let mut found: Vec<(&Setting, Failure)> = Vec::new();
+    for command in definition.leaves() {
+        let ours: Vec<_> = level.iter().filter(|one| command.starts_with(&one.section)).collect();
+        for (setting, failure) in clashes(&definition.rivals(&command), &ours) {
+            // Common options clash in every command.
+            if found.iter().all(|(known, _)| !std::ptr::eq(*known, setting)) {
+                found.push((setting, failure));
+            }
+        }
+    }
+    found
+}
+
+/// For each option, by its id, those that it excludes.
+type Rivals = BTreeMap<String, BTreeSet<String>>;
+
+fn are_rivals(rivals: &Rivals, one: &Setting, other: &Setting) -> bool {
+    let excludes = rivals.get(&one.option.id).is_some_and(|ids| ids.contains(&other.option.id));
+    excludes && one.value.is_present() && other.value.is_present()
+}
+
+/// The settings that exclude one before them.
+fn clashes<'a>(rivals: &Rivals, level: &[&'a Setting]) -> impl Iterator<Item = (&'a Setting, Failure)> {
+    level.iter().enumerate().filter(|(_, one)| one.origin != Origin::Typed).filter_map(|(at, one)| {
+        let other = level.iter().take(at).find(|other| are_rivals(rivals, one, other))?;
+        let said = format!("{} and {} exclude each other", one.option.key, other.option.key);
+        Some((*one, mistake(&one.origin, said).hint(format!("the other is {}", other.origin))))
+    })
 }
 
 /// Leaves out what needs an option that is not in force: the word for it would be refused.

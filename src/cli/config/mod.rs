@@ -8,6 +8,7 @@
 //! level says displace what it contradicts in lower ones, and puts the rest between the words that were typed. The
 //! command line is then parsed as if all had been typed, so the meaning of an option cannot depend on where it was written.
 
+pub mod check;
 pub mod definition;
 pub mod file;
 pub mod merge;
@@ -26,6 +27,9 @@ use super::nearest::nearest;
 use crate::base::text::escape;
 use definition::{Definition, Opt, Typed, Verdict};
 use file::Written;
+
+/// The command that looks for mistakes.
+const CHECK: [&str; 2] = ["config", "check"];
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +115,8 @@ pub struct Configured {
     pub profile: Option<String>,
     /// What is set, the highest level first.
     pub levels: Vec<Vec<Setting>>,
-    /// A variable that stands for nothing, and one that was probably meant.
-    mistyped: Option<(String, String)>,
+    /// All mistakes that there are, for who asks for just these; else nothing is begun with one.
+    pub mistakes: Vec<Failure>,
 }
 
 impl Configured {
@@ -122,7 +126,14 @@ impl Configured {
     /// A mistake in them, or a file that cannot be read or trusted.
     pub fn read(definition: Definition, typed: Typed, environment: &Environment) -> Result<Self, Failure> {
         let variables = variables::settings(&definition, environment)?;
-        let files = file::all(&definition, typed.config.as_deref(), environment)?;
+        let mut files = file::all(&definition, typed.config.as_deref(), environment)?;
+        let mistakes = match typed.command == CHECK {
+            true => check::all(&definition, &mut files, environment),
+            false => Vec::new(),
+        };
+        if let Some((_, failure)) = files.iter_mut().find_map(|file| file.mistakes.drain(..).next()) {
+            return Err(failure);
+        }
         let profile = typed.profile.clone().or_else(|| environment.profile.clone());
         if let Some(wanted) = &profile {
             find_profile(wanted, &files)?;
@@ -131,8 +142,7 @@ impl Configured {
         let of_profile = |file: &Written| profile.as_ref().and_then(|name| file.profiles.get(name).cloned());
         levels.extend(files.iter().filter_map(of_profile));
         levels.extend(files.iter().map(|file| file.settings.clone()));
-        let mistyped = variables::mistyped(&definition, environment);
-        Ok(Self { definition, typed, files, profile, levels, mistyped })
+        Ok(Self { definition, typed, files, profile, levels, mistakes })
     }
 
     /// The words that stand for what was typed and what was written elsewhere.
@@ -159,25 +169,6 @@ impl Configured {
             }
         }
         Ok(found.into_values().collect())
-    }
-
-    /// Whether the files, each of their profiles included, set nothing that excludes something else beside it, and no variable is mistyped (other programs
-    /// may have some of their own, so that is no mistake for other commands).
-    ///
-    /// # Errors
-    /// They do.
-    pub fn check(&self) -> Result<(), Failure> {
-        if let Some((name, near)) = &self.mistyped {
-            return Err(Failure::usage(format!("the variable {name} stands for no option"))
-                .hint(format!("did you mean {near}?")));
-        }
-        let levels = self.files.iter().flat_map(|file| file.profiles.values().chain([&file.settings]));
-        for level in levels {
-            for command in self.definition.leaves() {
-                merge::merge(&self.definition, &command, std::slice::from_ref(level))?;
-            }
-        }
-        Ok(())
     }
 
     /// A failure that an option's value brought about, with the place where that was written.

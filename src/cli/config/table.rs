@@ -19,43 +19,40 @@ use crate::store::open::Location;
 /// The table of profiles.
 const PROFILE: &str = "profile";
 
-/// What stands outside of profiles, and in each profile.
-pub type Read = (Vec<Setting>, BTreeMap<String, Vec<Setting>>);
+/// What was read of a file.
+#[derive(Debug, Default)]
+pub struct Read {
+    /// What stands outside of profiles.
+    pub settings: Vec<Setting>,
+    /// What stands in each profile.
+    pub profiles: BTreeMap<String, Vec<Setting>>,
+    /// What means nothing and was left out, by line.
+    pub mistakes: Vec<(usize, Failure)>,
+}
 
 /// What a file says.
 ///
 /// # Errors
-/// The first mistake.
+/// It is no TOML.
 pub fn read(
     definition: &Definition,
     path: &Arc<Path>,
     text: &str,
     home: Option<&Path>,
 ) -> Result<Read, Failure> {
-    let mut reader = Reader { definition, path, text, home, profile: None, settings: Vec::new() };
+    let mut reader = Reader { definition, path, text, home, profile: None, read: Read::default() };
     let document = DeTable::parse(text).map_err(|error| {
         let at = error.span().map_or(0, |span| span.start);
         mistake(&reader.origin(at), format!("this is no TOML: {}", error.message().replace('\n', ", ")))
     })?;
-    reader.table(&[], document.get_ref())?;
-    let settings = std::mem::take(&mut reader.settings);
-    let mut profiles = BTreeMap::new();
+    reader.table(&[], document.get_ref());
     if let Some((key, value)) = document.get_ref().get_key_value(PROFILE) {
-        let DeValue::Table(named) = value.get_ref() else {
-            let said = "profile is no option: write profiles as [profile.NAME], and name one with --profile";
-            return Err(mistake(&reader.origin(key.span().start), said));
-        };
-        for (name, value) in in_order(named) {
-            let DeValue::Table(table) = value.get_ref() else {
-                let said = format!("{} is no profile: write it as [profile.NAME]", shown(name.get_ref()));
-                return Err(mistake(&reader.origin(name.span().start), said));
-            };
-            reader.profile = Some(name.get_ref().to_string());
-            reader.table(&[], table)?;
-            profiles.insert(name.get_ref().to_string(), std::mem::take(&mut reader.settings));
-        }
+        let settings = std::mem::take(&mut reader.read.settings);
+        reader.profiles(key, value.get_ref());
+        reader.read.settings = settings;
     }
-    Ok((settings, profiles))
+    reader.read.mistakes.sort_by_key(|(line, _)| *line);
+    Ok(reader.read)
 }
 
 /// The line of the byte at `offset`, counted from 1.
@@ -94,7 +91,7 @@ struct Reader<'a> {
     text: &'a str,
     home: Option<&'a Path>,
     profile: Option<String>,
-    settings: Vec<Setting>,
+    read: Read,
 }
 
 impl Reader<'_> {
@@ -103,52 +100,79 @@ impl Reader<'_> {
         Origin::File { path: self.path.clone(), line, profile: self.profile.clone() }
     }
 
+    /// Notes a mistake at `offset`.
+    fn wrong(&mut self, offset: usize, failure: Failure) {
+        self.read.mistakes.push((line(self.text.as_bytes(), offset), failure));
+    }
+
+    /// Reads all profiles.
+    fn profiles(&mut self, key: &Spanned<DeString<'_>>, value: &DeValue<'_>) {
+        let DeValue::Table(named) = value else {
+            let (at, said) = (
+                key.span().start,
+                "profile is no option: write profiles as [profile.NAME], and name one with --profile",
+            );
+            return self.wrong(at, mistake(&self.origin(at), said));
+        };
+        for (name, value) in in_order(named) {
+            let at = name.span().start;
+            let DeValue::Table(table) = value.get_ref() else {
+                let said = format!("{} is no profile: write it as [profile.NAME]", shown(name.get_ref()));
+                self.wrong(at, mistake(&self.origin(at), said));
+                continue;
+            };
+            self.profile = Some(name.get_ref().to_string());
+            self.table(&[], table);
+            let settings = std::mem::take(&mut self.read.settings);
+            self.read.profiles.insert(name.get_ref().to_string(), settings);
+        }
+    }
+
     /// Reads the options of a command, and of those below it.
-    fn table(&mut self, section: &[String], table: &DeTable<'_>) -> Result<(), Failure> {
+    fn table(&mut self, section: &[String], table: &DeTable<'_>) {
         let options = self.definition.options(section);
         let commands = self.definition.commands(section);
         for (key, value) in in_order(table) {
-            let name = key.get_ref().as_ref();
-            let origin = self.origin(key.span().start);
+            let (name, value) = (key.get_ref().as_ref(), value.get_ref());
             if section.is_empty() && self.profile.is_none() && name == PROFILE {
                 continue;
             }
             let is_command = commands.iter().any(|command| command == name);
-            if let (true, DeValue::Table(below)) = (is_command, value.get_ref()) {
-                self.table(&[section, &[name.to_owned()]].concat(), below)?;
+            if let (true, DeValue::Table(below)) = (is_command, value) {
+                self.table(&[section, &[name.to_owned()]].concat(), below);
                 continue;
             }
-            let Some(option) = options.iter().find(|option| option.key == name) else {
-                if is_command {
-                    return Err(mistake(
-                        &origin,
-                        format!("{name} is a command: its options stand below [{name}]"),
-                    ));
+            let at = key.span().start;
+            let origin = self.origin(at);
+            let setting = match options.iter().find(|option| option.key == name) {
+                Some(option) => self.setting(section, option, value, origin),
+                None if is_command => {
+                    let said = format!("{name} is a command: its options stand below [{name}]");
+                    Err(mistake(&origin, said))
                 }
-                return Err(self.unknown(
-                    section,
-                    name,
-                    matches!(value.get_ref(), DeValue::Table(_)),
-                    &origin,
-                ));
+                None => Err(self.unknown(section, name, matches!(value, DeValue::Table(_)), &origin)),
             };
-            if !option.is_settable {
-                return Err(mistake(
-                    &origin,
-                    format!("{name} is about one run, and is given on the command line only"),
-                ));
+            match setting {
+                Ok(setting) => self.read.settings.push(setting),
+                Err(failure) => self.wrong(at, failure),
             }
-            let value = self.value(option, value.get_ref(), &origin)?;
-            let setting = Setting {
-                section: section.to_vec(),
-                option: option.clone(),
-                value,
-                origin,
-                needs: BTreeSet::new(),
-            };
-            self.settings.push(checked(self.definition, setting)?);
         }
-        Ok(())
+    }
+
+    fn setting(
+        &self,
+        section: &[String],
+        option: &Opt,
+        value: &DeValue<'_>,
+        origin: Origin,
+    ) -> Result<Setting, Failure> {
+        if !option.is_settable {
+            let said = format!("{} is about one run, and is given on the command line only", option.key);
+            return Err(mistake(&origin, said));
+        }
+        let value = self.value(option, value, &origin)?;
+        let (section, option) = (section.to_vec(), option.clone());
+        checked(self.definition, Setting { section, option, value, origin, needs: BTreeSet::new() })
     }
 
     /// What to say of a word that means nothing here.

@@ -78,6 +78,18 @@ struct SkipReport {
     skipped: &'static str,
 }
 
+/// `--hook-timeout`
+///
+/// # Errors
+/// Usage: it is no time, or none at all.
+pub fn hook_timeout(text: &str) -> Result<Duration, Failure> {
+    human::parse_time(text).filter(|time| !time.is_zero()).ok_or_else(|| {
+        Failure::usage(format!("--hook-timeout {text:?} is no time that makes sense"))
+            .about("hook-timeout")
+            .hint("write it as in 90s, 15m or 8h")
+    })
+}
+
 /// What surrounds a backup, decided.
 #[derive(Debug)]
 pub struct Night<'a> {
@@ -93,13 +105,7 @@ impl<'a> Night<'a> {
     /// # Errors
     /// Usage: a value that cannot be meant.
     pub fn of(context: &'a Context, args: &'a Nightly, planned: Planned) -> Result<Self, Failure> {
-        let timeout = args.hook_timeout.as_deref().map_or(Ok(HOOK_TIMEOUT), |text| {
-            human::parse_time(text).filter(|time| !time.is_zero()).ok_or_else(|| {
-                Failure::usage(format!("--hook-timeout {text:?} is no time that makes sense"))
-                    .about("hook-timeout")
-                    .hint("write it as in 90s, 15m or 8h")
-            })
-        })?;
+        let timeout = args.hook_timeout.as_deref().map_or(Ok(HOOK_TIMEOUT), hook_timeout)?;
         Ok(Self { context, args, timeout, planned })
     }
 
