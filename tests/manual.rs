@@ -2,14 +2,16 @@
 //!
 //! A block of commands in the language `sh` is run: by itself for the machine that is backed up, followed by `server` for the server, by `other` for another machine, by `fails` where
 //! the commands must fail, by `fuse` where they mount. What is told as `text` is not run, and must not be a command of kitbag's. Programs that are not ours
-//! have stand-ins; directories outside the home are put below that of the test.
+//! have stand-ins; directories outside the home are put below that of the test. The machines begin with nothing set but the passphrase, which a person would type;
+//! it is taken away where the chapter has written it into a file. Whatever reads standard input is given it, too.
 
 #![expect(clippy::expect_used, reason = "a test says so by failing")]
 
 mod common;
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,10 +67,15 @@ fn blocks(text: &str) -> Vec<Block> {
     blocks
 }
 
+/// What a person types.
+const PASSPHRASE: &str = "correct horse";
+
 /// Two machines, and a server.
 struct Stage {
     dir: TempDir,
     server: Sshd,
+    /// Whether the laptop is gone, and the other machine has come in its place, with a home of the same name.
+    is_lost: Cell<bool>,
 }
 
 impl Stage {
@@ -78,7 +85,7 @@ impl Stage {
         }
         let dir = TempDir::new().expect("a directory");
         let server = Sshd::start(SshdOptions::default()).expect("a server");
-        let stage = Self { dir, server };
+        let stage = Self { dir, server, is_lost: Cell::default() };
         for directory in ["bin", "mnt", "media/disk", "server/.ssh"] {
             fs::create_dir_all(stage.path(directory)).expect("a directory");
         }
@@ -88,22 +95,9 @@ impl Stage {
             fs::write(&path, format!("#!/bin/bash -eu\n{script}\n")).expect("written");
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("executable");
         }
-        let config = fs::read_to_string(stage.server.ssh_config()).expect("a configuration");
-        let config = config.replacen("Host kitbag-test", "Host nas", 1);
-        for (machine, client) in [("laptop", "laptop"), ("other", "new")] {
-            let home = stage.path(machine);
-            fs::create_dir_all(home.join(".ssh")).expect("a directory");
-            fs::write(home.join(".ssh/config"), &config).expect("written");
-            // What a person types, the machine's name, and where SSH's settings are, which are else looked for in the home that the
-            // system knows.
-            let config = home.join(".ssh/config");
-            let typed = format!(
-                "export KITBAG_PASSPHRASE='correct horse' KITBAG_CLIENT_NAME={client} KITBAG_SSH_CONFIG={}\n",
-                config.display()
-            );
-            fs::write(stage.path(&format!("{machine}.env")), typed).expect("written");
-        }
+        ["laptop", "other"].iter().for_each(|machine| stage.set_up(machine));
         fs::write(stage.path("server.env"), "").expect("written");
+        fs::write(stage.path("typed"), format!("{PASSPHRASE}\n")).expect("written");
         let documents = stage.path("laptop/Documents");
         fs::create_dir_all(&documents).expect("a directory");
         fs::write(documents.join("letter.txt"), "Dear Ada,\n").expect("written");
@@ -119,9 +113,37 @@ impl Stage {
         self.dir.path().join(name)
     }
 
+    /// A machine that nothing was done on but what makes `ssh nas` work.
+    fn set_up(&self, machine: &str) {
+        let config = fs::read_to_string(self.server.ssh_config()).expect("a configuration");
+        let config = config.replacen("Host kitbag-test", "Host nas", 1);
+        let path = self.home(machine).join(".ssh/config");
+        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+        fs::write(&path, &config).expect("written");
+        // What a person types, and where SSH's settings are, which are else looked for in the home that the system knows.
+        let typed = format!("export KITBAG_PASSPHRASE='{PASSPHRASE}' KITBAG_SSH_CONFIG={}\n", path.display());
+        fs::write(self.path(&format!("{machine}.env")), typed).expect("written");
+    }
+
+    fn home(&self, machine: &str) -> PathBuf {
+        self.path(if machine == "other" && self.is_lost.get() { "laptop" } else { machine })
+    }
+
+    /// The laptop burns. The other machine is new, and its user has the same name.
+    fn lose_the_laptop(&self) {
+        fs::rename(self.path("laptop"), self.path("burnt")).expect("moved");
+        self.is_lost.set(true);
+        self.set_up("other");
+    }
+
     /// Runs a chapter.
     fn play(&self, name: &str) {
-        for (kind, text) in blocks(chapter(name)) {
+        self.play_text(name, chapter(name));
+    }
+
+    /// Runs a part of a chapter.
+    fn play_text(&self, name: &str, text: &str) {
+        for (kind, text) in blocks(text) {
             match kind.split_once(' ').unwrap_or((&kind, "")) {
                 ("sh", "") => self.run(name, "laptop", &text, true),
                 ("sh", "fails") => self.run(name, "laptop", &text, false),
@@ -148,12 +170,15 @@ impl Stage {
         }
         let environment = self.path(&format!("{machine}.env"));
         let environment = environment.display();
-        let script = format!("set -eu\n. '{environment}'\ncd\n{text}\nexport -p > '{environment}'\n");
+        let known = "[ ! -e ~/.config/kitbag/passphrase ] || unset KITBAG_PASSPHRASE";
+        let script =
+            format!("set -eu\n. '{environment}'\n{known}\ncd\n{text}\nexport -p > '{environment}'\n");
         let path = std::env::join_paths([self.path("bin"), PathBuf::from("/usr/bin"), PathBuf::from("/bin")]);
         let mut command = Command::new("bash");
-        command.env_clear().env("PATH", path.expect("a path")).env("HOME", self.path(machine));
+        command.env_clear().env("PATH", path.expect("a path")).env("HOME", self.home(machine));
         command.env("TZ", "UTC").env("LC_ALL", "C.UTF-8").args(["-c", &script]);
-        let output = command.stdin(std::process::Stdio::null()).output().expect("bash");
+        let typed = File::open(self.path("typed")).expect("opened");
+        let output = command.stdin(typed).output().expect("bash");
         let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
         assert_eq!(
             output.status.success(),
@@ -194,13 +219,20 @@ fn sshd_the_first_backup() {
 fn sshd_after_a_disaster() {
     let Some(stage) = Stage::new() else { return };
     stage.play("first-backup");
-    stage.play("disaster");
+    let (before, after) = chapter("disaster").split_once("## When it has happened").expect("a disaster");
+    stage.play_text("disaster", before);
+    stage.lose_the_laptop();
+    stage.play_text("disaster", after);
     let letter = |top: &str| {
         let files = common::files_below(&stage.path(top));
         let letter = files.iter().find(|path| path.ends_with("laptop/Documents/letter.txt"));
         fs::read_to_string(letter.expect("the letter")).expect("text")
     };
-    assert_eq!([letter("mnt/new"), letter("other/older")], ["Dear Ada,\n"; 2]);
+    assert_eq!([letter("mnt/new"), letter("laptop/older")], ["Dear Ada,\n"; 2]);
+    // It is at home again, and so in the backup that goes on where those of the old machine ended.
+    let last = "kitbag cat --client-name laptop ~/Documents/letter.txt | cmp - ~/Documents/letter.txt\n";
+    stage.run("disaster", "other", last, true);
+    stage.run("disaster", "other", "kitbag generations --client-name laptop | sed -n 4p | grep .\n", true);
 }
 
 #[test]
