@@ -231,11 +231,12 @@ impl Verdict<'_> {
                 }
                 Some(bag) => bag.sound.as_ref().map(|sound| sound.entry.kind),
             };
+            let is_given_up = hit.wrongs.is_empty() && self.bags.is_given_up(number);
             if hit.wrongs.is_empty() {
                 if hit.generations.is_empty() {
                     continue;
                 }
-                if self.bags.is_given_up(number) {
+                if is_given_up {
                     hit.wrongs.push("garbage collection has given it up, and will remove it, though what generations refer to in it was not moved: do not run `kitbag gc`, and copy this file".to_owned());
                 }
             }
@@ -243,13 +244,18 @@ impl Verdict<'_> {
                 hit.wrongs.push("it does not hold all that generations refer to in it".to_owned());
             }
             let what = hit.wrongs.join("; ");
-            let affected = self.affected(held, &hit.generations, paths.get(&number), kind);
+            let mut advice = advice(held, &hit.generations, kind);
+            if is_given_up {
+                // Collecting is the last thing to do.
+                advice = store_again(kind);
+            }
+            let affected = self.affected(held, &hit.generations, paths.get(&number), advice);
             self.report.damage(&name, format!("{what}; {affected}"));
         }
         Ok(())
     }
 
-    fn affected(&self, held: &[Held], hit: &[usize], paths: Option<&Paths>, kind: Option<BagKind>) -> String {
+    fn affected(&self, held: &[Held], hit: &[usize], paths: Option<&Paths>, advice: &str) -> String {
         if hit.is_empty() {
             return "no generation needs it: run `kitbag fsck --repair` so that none ever will".to_owned();
         }
@@ -274,14 +280,6 @@ impl Verdict<'_> {
                     text.push_str(" (and over a thousand)");
                 }
                 text
-            }
-        };
-        let advice = match kind {
-            Some(BagKind::Tree) | None => {
-                "run `kitbag fsck --repair` and then `kitbag backup --reread`, which stores again what is still there"
-            }
-            Some(BagKind::Data) => {
-                "run `kitbag fsck --read-data --repair` and then `kitbag backup --reread`, which stores again what is still there"
             }
         };
         format!("it is needed by {clients}, for {what}; {advice}")
@@ -324,6 +322,40 @@ impl Verdict<'_> {
                 "client {name} is writing, or was cut off: its session was last renewed at second {modified} by the server's clock"
             );
             self.report.note(file.as_str(), text);
+        }
+    }
+}
+
+/// What to do about a bag that hits these generations: have the next one store again what was lost, or, where that has happened, forget those that were hit.
+fn advice(held: &[Held], hit: &[usize], kind: Option<BagKind>) -> &'static str {
+    fn roots(one: &Held) -> impl Iterator<Item = &[u8]> {
+        one.record.roots.iter().map(|root| &root.path[..])
+    }
+    let follows = |one: &Held, other: &Held| {
+        let at = |held: &Held| (held.record.started, held.record.id);
+        other.client == one.client
+            && !other.record.partial
+            && at(other) > at(one)
+            && roots(other).eq(roots(one))
+    };
+    let is_followed = |one: &Held| {
+        held.iter().enumerate().any(|(number, other)| !hit.contains(&number) && follows(one, other))
+    };
+    match hit.iter().filter_map(|at| held.get(*at)).all(is_followed) {
+        true => {
+            "later generations do without it, and these can be restored but for that: when they are not needed any more, forget them by `kitbag forget`, and `kitbag gc` removes it"
+        }
+        false => store_again(kind),
+    }
+}
+
+fn store_again(kind: Option<BagKind>) -> &'static str {
+    match kind {
+        Some(BagKind::Tree) | None => {
+            "run `kitbag fsck --repair` and then `kitbag backup --reread`, which stores what is still there again, for generations from then on"
+        }
+        Some(BagKind::Data) => {
+            "run `kitbag fsck --read-data --repair` and then `kitbag backup --reread`, which stores what is still there again, for generations from then on"
         }
     }
 }

@@ -182,7 +182,8 @@ pub struct Verify {
 
 const FSCK_HELP: &str = "\
 What is damaged is told with the generations and paths that it hits. What was lost is stored again, where the live data still have it, by `kitbag backup --reread`: \
-from the machine that has found the damage, or, after `kitbag fsck --read-data --repair`, from any; the generations that were hit stay as they are, and can be restored but for what was lost.
+from the machine that has found the damage, or, after `kitbag fsck --read-data --repair`, from any; the generations that were hit stay as they are, can be restored but for what was lost, and are told until `kitbag forget` and `kitbag gc` have removed them. \
+Damage in the contents of files shows only with --read-data.
 
 Exit codes: 0 sound; 4 damage was found, be it repaired or not; 1 the check came to no end.";
 

@@ -74,7 +74,7 @@ pub fn run(context: &Context, args: &Fsck) -> Result<Exit, Failure> {
     if context.settings.json {
         output.json(&report(&summary, traffic, time.as_secs_f64()))?;
     } else if context.settings.verbosity > Verbosity::Quiet {
-        for line in lines(&summary, traffic, &human::duration(time)) {
+        for line in lines(&summary, args.read_data, traffic, &human::duration(time)) {
             output.line(line)?;
         }
     }
@@ -153,9 +153,13 @@ fn report(summary: &Summary, traffic: Traffic, seconds: f64) -> Report {
     }
 }
 
-fn lines(summary: &Summary, traffic: Traffic, time: &str) -> Vec<String> {
+fn lines(summary: &Summary, read_data: bool, traffic: Traffic, time: &str) -> Vec<String> {
     let verdict = match summary.damages {
-        0 => "the repository is sound".to_owned(),
+        0 if read_data => "the repository is sound".to_owned(),
+        0 => {
+            "the repository is sound, as far as it shows without the files' contents, which --read-data reads"
+                .to_owned()
+        }
         damages => format!("the repository is damaged: {}", human::counted(damages, "file", "files")),
     };
     let mut lines = vec![format!(
