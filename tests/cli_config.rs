@@ -96,7 +96,7 @@ fn paths_go_by_where_the_file_is() {
 #[test]
 fn what_excludes_something_displaces_it() {
     let kitbag = Kitbag::new().set("KITBAG_REPOSITORY", "repository");
-    kitbag.write("right", "right\n");
+    kitbag.secret("right", "right\n");
     kitbag.run(["init", "--passphrase-file", "right"]).code(0);
     kitbag.write(USER, "cache-size = \"1G\"\npassphrase-command = \"echo wrong\"\nverbose = 2\n");
     kitbag.run(["generations", "--no-cache"]).code(12);

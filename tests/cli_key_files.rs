@@ -17,7 +17,7 @@ use obbench::sshd::{Sshd, SshdOptions};
 fn locked() -> Kitbag {
     let kitbag = Kitbag::new().set("KITBAG_REPOSITORY", "repository");
     for word in ["first", "second"] {
-        kitbag.write(word, format!("{word} horse\n"));
+        kitbag.secret(word, format!("{word} horse\n"));
     }
     kitbag.run(["init", "--passphrase-file", "first"]).code(0);
     kitbag
@@ -25,12 +25,6 @@ fn locked() -> Kitbag {
 
 fn opens(kitbag: &Kitbag, option: &str, file: &str) -> i32 {
     kitbag.run(["generations", option, file]).code.unwrap_or(-1)
-}
-
-/// Writes a file that only its owner can read.
-fn write_private(kitbag: &Kitbag, name: &str, text: &str) {
-    kitbag.write(name, text);
-    fs::set_permissions(kitbag.path(name), fs::Permissions::from_mode(0o600)).expect("set");
 }
 
 fn slot_of(kitbag: &Kitbag, label: &str) -> String {
@@ -91,7 +85,7 @@ fn a_key_file_that_others_can_read_is_refused() {
             .says(&["read or changed by others", "chmod 600 key"]);
     }
     kitbag.run(["generations", "--key-file", "gone"]).code(1).says(&["cannot read the key file gone"]);
-    write_private(&kitbag, "text", "hello\n");
+    kitbag.secret("text", "hello\n");
     kitbag.run(["generations", "--key-file", "text"]).code(1).says(&["the key file text", "it holds no key"]);
     kitbag.run(["generations", "--key-file", "key", "--passphrase-file", "first"]).code(2);
 }
@@ -109,7 +103,7 @@ fn a_key_file_may_be_all_there_is() {
     let id = slot.file_name().expect("a name").to_str().expect("hexadecimal");
     kitbag.run(["key", "remove", id]).code(1).says(&["no other key slot", "--even-last"]);
     // A passphrase is not asked for in vain.
-    kitbag.write("first", "first");
+    kitbag.secret("first", "first");
     for (name, value) in [("KITBAG_KEY_FILE", ""), ("KITBAG_PASSPHRASE_FILE", "first")] {
         let mut command = kitbag.command();
         command.env("KITBAG_KEY_FILE", "").env(name, value).arg("generations");
@@ -145,15 +139,15 @@ fn a_key_from_paper_opens_and_sets_a_passphrase() {
         .map(|line| line.trim().to_lowercase().replace('0', "o") + "\n")
         .collect();
     assert_eq!(typed.lines().count(), 5, "{paper}");
-    write_private(&kitbag, "typed", &typed);
+    kitbag.secret("typed", &typed);
     assert_eq!(opens(&kitbag, "--key-file", "typed"), 0);
     // The whole paper, scanned, is right as well.
-    write_private(&kitbag, "scanned", &paper);
+    kitbag.secret("scanned", &paper);
     assert_eq!(opens(&kitbag, "--key-file", "scanned"), 0);
     // The passphrase is forgotten: a new one comes by the paper, from a file or standard input.
     kitbag.run(["key", "import", "typed", "--new-passphrase-file", "second", "--label", "new"]).code(0);
     assert_eq!(opens(&kitbag, "--passphrase-file", "second"), 0);
-    kitbag.write("third", "third horse");
+    kitbag.secret("third", "third horse");
     let mut command = kitbag.command();
     command.args(["key", "import", "--new-passphrase-file", "third"]).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("started");
@@ -175,18 +169,18 @@ fn a_mistyped_line_is_named() {
     let lines = json.split_once("\"lines\":[").expect("lines").1.split_once(']').expect("an end").0;
     let lines: Vec<_> =
         lines.split(',').zip(1..).map(|(one, at)| format!("{at} {}", one.trim_matches('"'))).collect();
-    write_private(&kitbag, "key", &lines.join("\n"));
+    kitbag.secret("key", &lines.join("\n"));
     assert_eq!(opens(&kitbag, "--key-file", "key"), 0);
     for at in 0..5 {
         let mut changed = lines.clone();
         let last = changed[at].pop().expect("letters");
         changed[at].push(if last == '7' { '8' } else { '7' });
-        write_private(&kitbag, "key", &changed.join("\n"));
+        kitbag.secret("key", &changed.join("\n"));
         let line = format!("line {} of the key has a mistake", at + 1);
         kitbag.run(["generations", "--key-file", "key"]).code(1).says(&["the key file key", &line]);
         kitbag.run(["key", "import", "key"]).code(1).says(&[&line]);
         changed.remove(at);
-        write_private(&kitbag, "key", &changed.join("\n"));
+        kitbag.secret("key", &changed.join("\n"));
         kitbag
             .run(["generations", "--key-file", "key"])
             .code(1)

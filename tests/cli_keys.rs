@@ -7,7 +7,7 @@ use common::{Kitbag, files_below, json_field};
 fn locked() -> Kitbag {
     let kitbag = Kitbag::new().set("KITBAG_REPOSITORY", "repository");
     for word in ["first", "second", "third"] {
-        kitbag.write(word, format!("{word} horse\n"));
+        kitbag.secret(word, format!("{word} horse\n"));
     }
     kitbag.run(["init", "--passphrase-file", "first"]).code(0);
     kitbag

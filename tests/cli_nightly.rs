@@ -150,7 +150,7 @@ fn a_hook_that_hangs_is_killed_with_its_children() {
 fn a_hook_learns_no_passphrase() {
     let kitbag = Kitbag::new().set("KITBAG_REPOSITORY", "repository");
     kitbag.write("docs/letter.txt", "Dear Ada");
-    kitbag.write("passphrase", "secret");
+    kitbag.secret("passphrase", "secret");
     kitbag.run(["init", "--passphrase-file", "passphrase"]).code(0);
     let hook = "env >environment; ls -l /proc/self/fd >descriptors";
     let kitbag = kitbag.set("KITBAG_PASSPHRASE", "secret");

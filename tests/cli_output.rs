@@ -190,7 +190,7 @@ fn a_reader_that_goes_away_is_no_disaster() {
 #[test]
 fn every_command_writes_json() {
     let kitbag = kitbag();
-    kitbag.write("secret", "secret");
+    kitbag.secret("secret", "secret");
     kitbag.run(["backup", "docs", "--client-name", "other"]).code(0);
     let lines: &[&[&str]] = &[
         &["init", "-r", "second", "--encryption", "none"],

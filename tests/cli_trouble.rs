@@ -124,15 +124,19 @@ fn a_damaged_record_is_not_passed_over() {
 #[test]
 fn passphrases_that_are_wrong_or_missing() {
     let kitbag = here(Kitbag::new());
-    kitbag.write("right", "correct horse\n");
-    kitbag.write("wrong", "wrong horse\n");
+    kitbag.secret("right", "correct horse\n");
+    kitbag.secret("wrong", "wrong horse\n");
     kitbag.run(["init", "--passphrase-file", "right"]).code(0);
     kitbag.run(["generations", "--passphrase-file", "right"]).code(0);
     kitbag.run(["generations", "--passphrase-command", "echo correct horse"]).code(0);
     kitbag.run(["generations", "--passphrase-file", "wrong"]).code(12).says(&["passphrase"]);
     kitbag.run(["generations"]).code(1).says(&["passphrase", "--passphrase-file"]);
     kitbag.run(["generations", "--passphrase-file", "absent"]).code(1).says(&["absent"]);
-    kitbag.run(["generations", "--passphrase-command", "exit 3"]).code(1).says(&["exit 3"]);
+    kitbag.run(["generations", "--passphrase-command", "exit 3"]).code(1).says(&["exit 3", "ended with 3"]);
+    kitbag
+        .run(["generations", "--passphrase-command", "kitbag-nosuch 2>/dev/null"])
+        .code(1)
+        .says(&["does not find"]);
     kitbag.run(["generations", "--passphrase-fd", "77"]).code(1).says(&["77"]);
     let wrong = here(kitbag).set("KITBAG_PASSPHRASE", "wrong horse");
     wrong.run(["generations"]).code(12);

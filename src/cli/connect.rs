@@ -21,10 +21,10 @@ use crate::crypto::{Cost, Secret};
 use crate::live::{Own, OwnPlaces};
 use crate::repo::keyring::Keyring;
 use crate::repo::{self, Encryption, InitError, InitOptions, OpenError, Repository, Stored, StoredSlot};
-use crate::store::SharedStore;
 use crate::store::local::LocalStore;
-use crate::store::open::Location;
+use crate::store::open::{Location, SftpLocation};
 use crate::store::throttle::{Rates, Throttled};
+use crate::store::{ErrorKind, SharedStore};
 
 /// How often a person may mistype the passphrase.
 const ATTEMPTS: u32 = 3;
@@ -230,7 +230,7 @@ impl Context {
                     Encryption::KeyFile(key)
                 }
                 source => {
-                    let passphrase = source.new_one(&self.screen)?;
+                    let passphrase = source.new_one(&self.screen, passphrase::Purpose::Make)?;
                     Encryption::Passphrase(passphrase, Cost::calibrated(&SystemClock::new()))
                 }
             },
@@ -241,7 +241,14 @@ impl Context {
         if let (Some(path), Err(error)) = (made, &repository) {
             self.take_back(path, error);
         }
-        Ok(repository?)
+        repository.map_err(|error| match &error {
+            InitError::Store(missing) if missing.kind == ErrorKind::NotFound => {
+                let above = self.location().ok().and_then(|location| above(&location));
+                let failure = Failure::failed(error.to_string());
+                failure.hint(format!("make the directory {} first", above.as_deref().unwrap_or("above it")))
+            }
+            _ => error.into(),
+        })
     }
 
     /// Removes the key file of a repository that was not made. Where that is not known, it may be the only key that there is.
@@ -308,6 +315,21 @@ pub(super) fn place(location: &Location) -> String {
             absolute.unwrap_or_else(|_| path.clone()).display().to_string()
         }
         Location::Sftp(at) => at.to_string(),
+    }
+}
+
+/// The directory that a repository's is to be made in; of a local one the topmost that is missing.
+fn above(location: &Location) -> Option<String> {
+    match location {
+        Location::Local(path) => {
+            let path = std::path::absolute(path).ok()?;
+            let missing = path.ancestors().skip(1).take_while(|path| !path.exists());
+            missing.last().map(|path| escape(path.as_os_str().as_encoded_bytes()))
+        }
+        Location::Sftp(SftpLocation { path, .. }) => {
+            let end = path.iter().rposition(|byte| *byte == b'/').filter(|end| *end > 0)?;
+            path.get(..end).map(|above| format!("{} on the server", escape(above)))
+        }
     }
 }
 

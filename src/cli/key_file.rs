@@ -13,7 +13,7 @@ use super::error::Failure;
 use crate::base::atomic_file;
 use crate::base::id::RepositoryId;
 use crate::base::secret::Key32;
-use crate::base::text::escape;
+use crate::base::text::{escape, system};
 use crate::crypto::letters;
 
 /// A longer file is a wrong one.
@@ -25,8 +25,12 @@ const LONGEST: u64 = 64 << 10;
 /// It cannot be read, others could have read it, or it holds no key or one with a mistake.
 pub fn read(path: &Path) -> Result<Key32, Failure> {
     let said = shown(path);
-    let cannot = |error: io::Error| Failure::failed(format!("cannot read the key file {said}: {error}"));
-    let file = File::open(path).map_err(cannot)?;
+    let cannot =
+        |error: io::Error| Failure::failed(format!("cannot read the key file {said}: {}", system(&error)));
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => cannot(error).hint("name one that is there"),
+        _ => cannot(error),
+    })?;
     let metadata = file.metadata().map_err(cannot)?;
     // Of a pipe nobody else can read, whatever its mode says.
     if metadata.is_file() && metadata.mode() & 0o077 != 0 {
@@ -80,7 +84,7 @@ pub fn make(path: &Path, secret: &Key32, remark: &str) -> Result<(), Failure> {
         io::ErrorKind::AlreadyExists => {
             Failure::failed(format!("there is a file {said} already")).hint("name one that is not there")
         }
-        _ => Failure::failed(format!("cannot make the key file {said}: {error}")),
+        _ => Failure::failed(format!("cannot make the key file {said}: {}", system(&error))),
     })
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::error::Failure;
-use crate::base::text::escape;
+use crate::base::text::{escape, system};
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 
 /// How much a line matters; the first matter most.
@@ -84,7 +84,8 @@ impl LogFile {
         let opened = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
         let file = opened.map_err(|error| {
             let path = escape(path.as_os_str().as_encoded_bytes());
-            Failure::failed(format!("cannot write the log file {path}: {error}"))
+            let failure = Failure::failed(format!("cannot write the log file {path}: {}", system(&error)));
+            failure.about("log-file").hint("--log-file names a file in a directory that is there and yours")
         })?;
         Ok(Self { file, most })
     }

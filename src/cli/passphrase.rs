@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -15,13 +16,46 @@ use zeroize::Zeroizing;
 use super::ask;
 use super::error::Failure;
 use super::key_file;
+use super::log::Level;
 use super::progress::Screen;
 use crate::base::program::program;
 use crate::base::secret::Passphrase;
+use crate::base::text::{escape, system};
 use crate::crypto::Secret;
 
 /// A passphrase longer than this is a mistake, such as a wrong file.
 const LONGEST: u64 = 64 * 1024;
+
+/// What a passphrase is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To open a repository.
+    Open,
+    /// To open one that is being made.
+    Make,
+    /// To open one from now on, too.
+    Add,
+}
+
+impl Purpose {
+    /// What to call it.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Open => "passphrase",
+            Self::Make | Self::Add => "new passphrase",
+        }
+    }
+
+    /// What to do where nobody can be asked for it.
+    fn unasked(self) -> &'static str {
+        match self {
+            Self::Open | Self::Make => {
+                "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE"
+            }
+            Self::Add => "give it with --new-passphrase-file",
+        }
+    }
+}
 
 /// Where to take the passphrase from.
 #[derive(Debug, Clone)]
@@ -49,17 +83,18 @@ impl Source {
         let question = if again { "That was not right. Passphrase: " } else { "Passphrase: " };
         match self {
             Self::KeyFile(path) => key_file::read(path).map(Secret::Key),
-            _ => self.fetch(screen, question).map(Secret::Passphrase),
+            _ => self.fetch(screen, question, Purpose::Open).map(Secret::Passphrase),
         }
     }
 
-    /// A passphrase for a new repository: asked for twice, and not empty.
+    /// A new passphrase: asked for twice, and not empty.
     ///
     /// # Errors
     /// When the source gives none, it is empty, or the two that were typed differ.
-    pub fn new_one(&self, screen: &Screen) -> Result<Passphrase, Failure> {
-        let passphrase = self.fetch(screen, "New passphrase: ")?;
-        if matches!(self, Self::Prompt) && prompt(screen, "The same again: ")?.expose() != passphrase.expose()
+    pub fn new_one(&self, screen: &Screen, purpose: Purpose) -> Result<Passphrase, Failure> {
+        let passphrase = self.fetch(screen, "New passphrase: ", purpose)?;
+        if matches!(self, Self::Prompt)
+            && prompt(screen, "The same again: ", purpose)?.expose() != passphrase.expose()
         {
             return Err(Failure::failed("the two passphrases differ").hint("try again"));
         }
@@ -84,13 +119,11 @@ impl Source {
         Ok(Self::Given(passphrase))
     }
 
-    fn fetch(&self, screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
+    fn fetch(&self, screen: &Screen, question: &str, purpose: Purpose) -> Result<Passphrase, Failure> {
         match self {
-            Self::Prompt => prompt(screen, question),
+            Self::Prompt => prompt(screen, question, purpose),
             Self::Given(passphrase) => Ok(passphrase.clone()),
-            Self::File(path) => from_file(path).map_err(|error| {
-                Failure::failed(format!("cannot read the passphrase file {}: {error}", path.display()))
-            }),
+            Self::File(path) => from_own_file(path, screen),
             Self::Descriptor(number) => from_descriptor(*number),
             Self::Command(command) => from_command(command),
             Self::KeyFile(path) => {
@@ -100,12 +133,38 @@ impl Source {
     }
 }
 
+/// From a file that nobody else can have written. That everybody can read it is told.
+fn from_own_file(path: &Path, screen: &Screen) -> Result<Passphrase, Failure> {
+    let shown = escape(path.as_os_str().as_encoded_bytes());
+    let cannot = |error: io::Error| {
+        Failure::failed(format!("cannot read the passphrase file {shown}: {}", system(&error)))
+    };
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => cannot(error).hint("name one that is there"),
+        _ => cannot(error),
+    })?;
+    let metadata = file.metadata().map_err(cannot)?;
+    // Of a pipe nobody else can read, whatever its mode says.
+    if metadata.is_file() && metadata.mode() & 0o022 != 0 {
+        return Err(Failure::failed(format!("the passphrase file {shown} can be changed by others"))
+            .hint(format!("say chmod 600 {shown}")));
+    }
+    if metadata.is_file() && metadata.mode() & 0o004 != 0 {
+        screen.tell(
+            Level::Warning,
+            &format!("kitbag: the passphrase file {shown} can be read by everybody on this machine; say chmod 600 {shown}"),
+        );
+    }
+    bounded(file).map_err(cannot)
+}
+
 fn from_file(path: &Path) -> io::Result<Passphrase> {
     bounded(File::open(path)?)
 }
 
 fn from_descriptor(number: u32) -> Result<Passphrase, Failure> {
     from_file(Path::new(&format!("/dev/fd/{number}"))).map_err(|error| {
+        let error = system(&error);
         Failure::failed(format!("cannot read the passphrase from file descriptor {number}: {error}"))
     })
 }
@@ -135,22 +194,24 @@ fn from_command(command: &str) -> Result<Passphrase, Failure> {
         .map_err(|error| cannot(&error))?;
     let output = child.stdout.take().map_or_else(|| Err(io::ErrorKind::BrokenPipe.into()), bounded);
     let status = child.wait().map_err(|error| cannot(&error))?;
-    if !status.success() {
-        return Err(cannot(&status));
+    match status.code() {
+        Some(0) => {}
+        Some(127) => return Err(cannot(&"it ended with 127, as sh does with what it does not find")),
+        Some(code) => return Err(cannot(&format!("it ended with {code}"))),
+        None => return Err(cannot(&status)),
     }
     output.map_err(|error| cannot(&error))
 }
 
-fn prompt(screen: &Screen, question: &str) -> Result<Passphrase, Failure> {
+fn prompt(screen: &Screen, question: &str, purpose: Purpose) -> Result<Passphrase, Failure> {
     match ask::secret(screen, question) {
         Ok(passphrase) => Ok(passphrase),
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Failure::interrupted()),
         Err(error) => {
             let no_terminal = error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error());
             let why = if no_terminal { "there is no terminal".to_owned() } else { error.to_string() };
-            Err(Failure::failed(format!("cannot ask for the passphrase: {why}")).hint(
-                "give it with --passphrase-file, --passphrase-fd, --passphrase-command or KITBAG_PASSPHRASE",
-            ))
+            let asked = format!("cannot ask for the {}: {why}", purpose.noun());
+            Err(Failure::failed(asked).hint(purpose.unasked()))
         }
     }
 }
@@ -205,8 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn what_others_can_change_is_no_secret() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        for (mode, is_taken) in [(0o600, true), (0o640, true), (0o644, true), (0o620, false), (0o602, false)]
+        {
+            std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).expect("changed");
+            let read = passphrase(&Source::File(file.path().to_path_buf()));
+            assert_eq!(read.is_ok(), is_taken, "{mode:o}");
+            assert!(read.err().is_none_or(|failure| failure.to_string().contains("chmod 600")));
+        }
+    }
+
+    #[test]
     fn a_new_one_is_not_empty() {
-        assert!(Source::Given(Passphrase::new(Vec::new())).new_one(&screen()).is_err());
+        assert!(Source::Given(Passphrase::new(Vec::new())).new_one(&screen(), Purpose::Make).is_err());
         assert!(Source::Given(Passphrase::new(Vec::new())).existing(&screen(), false).is_ok());
     }
 }

@@ -60,6 +60,14 @@ impl Kitbag {
         std::fs::write(path, contents).expect("written");
     }
 
+    /// Writes a file there that nobody else can read, as a passphrase's should be.
+    pub fn secret(&self, name: &str, contents: impl AsRef<[u8]>) {
+        use std::os::unix::fs::PermissionsExt as _;
+        self.write(name, contents);
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(self.path(name), private).expect("changed");
+    }
+
     /// Waits until what was written is believed: what changes in the tick in which a backup begins is read again by the next one.
     pub fn settle(&self) {
         std::thread::sleep(std::time::Duration::from_millis(50));

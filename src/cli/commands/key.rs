@@ -14,8 +14,9 @@ use crate::cli::args::{ExportKey, ImportKey, Key, NewKey};
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human::{bytes, local_time, rfc3339};
 use crate::cli::output::Output;
-use crate::cli::passphrase::Source;
+use crate::cli::passphrase::{Purpose, Source};
 use crate::cli::settings::Verbosity;
+use crate::cli::ssh::Address;
 use crate::cli::{Context, key_file};
 use crate::crypto::{Cost, KeySlot, Protection, Secret, letters};
 use crate::repo::Stored;
@@ -72,6 +73,7 @@ fn change(context: &Context, what: &Key, keyring: &Keyring, store: &SharedStore)
             let (old, id) = (keyring.opened(), add(context, keyring, store, new, label)?);
             keyring.remove(&**store, old, Some(id), false).map_err(|error| half_changed(id, old, error))?;
             say(context, &format!("the key slot {id} takes the place of {old}"), Some(id), Some(old))?;
+            warn_of_old(context);
         }
         Key::Remove { slot, even_last } => {
             let id = keyring.find(slot)?;
@@ -96,6 +98,28 @@ fn half_changed(new: KeySlotId, old: KeySlotId, error: KeyError) -> Failure {
     Failure::from(error).at(format!(
         "the new key slot {new} was added and opens the repository, but the old one, {old}, may still open it, too"
     ))
+}
+
+/// Where what opened the repository stands somewhere, that does not open it any more.
+fn warn_of_old(context: &Context) {
+    let shown = |path: &Path| escape(path.as_os_str().as_encoded_bytes());
+    let said = match &context.settings.passphrase {
+        Source::File(path) => {
+            format!(
+                "the passphrase file {0} no longer opens the repository: write the new one into it, or name another file by passphrase-file",
+                shown(path)
+            )
+        }
+        Source::KeyFile(path) => {
+            format!(
+                "the key file {} no longer opens the repository: name the new one by key-file",
+                shown(path)
+            )
+        }
+        Source::Command(_) => "what the passphrase command prints no longer opens the repository".to_owned(),
+        Source::Prompt | Source::Descriptor(_) | Source::Given(_) => return,
+    };
+    context.screen.say(&format!("kitbag: {said}"));
 }
 
 fn warn_of_clear(context: &Context, keyring: &Keyring) {
@@ -135,7 +159,7 @@ fn add_passphrase(
     label: &str,
 ) -> Result<KeySlotId, Failure> {
     let source = file.map_or(Source::Prompt, |file| Source::File(file.to_owned()));
-    let passphrase = source.new_one(&context.screen)?;
+    let passphrase = source.new_one(&context.screen, Purpose::Add)?;
     let clock = SystemClock::new();
     let protection = Protection::argon2id(Cost::calibrated(&clock));
     Ok(keyring.add(&**store, protection, &passphrase.into(), label, &clock)?)
@@ -168,6 +192,8 @@ struct Exported<'a> {
     repository: String,
     label: String,
     created: String,
+    at: String,
+    way: Option<String>,
     lines: [&'a str; letters::LINES],
 }
 
@@ -177,6 +203,8 @@ fn export(
     store: &SharedStore,
     args: &ExportKey,
 ) -> Result<(), Failure> {
+    // The paper outlives this machine, and what its settings call the server.
+    let Address { at, way } = context.address()?;
     let (key, clock) = (Key32::random(), SystemClock::new());
     let label = args.label.as_deref().unwrap_or("paper");
     let id = keyring.add(&**store, Protection::KeyFile, &Secret::Key(key.clone()), label, &clock)?;
@@ -191,15 +219,17 @@ fn export(
             repository: repository.to_string(),
             label,
             created,
+            at,
+            way,
             lines,
         })
     } else {
-        let at = escape(context.settings.repository()?.as_encoded_bytes());
         let remark = key_file::remark(repository, &local_time(now), label);
+        let way = way.map_or_else(String::new, |way| format!("{way}\n\n"));
         output.line(format_args!(
             "A key of kitbag. Whoever has it, and the repository's files, can read what is in them.\n\
              {remark}\n\n{}\n\
-             To use it, type these five lines into a file that only you can read (chmod 600), and say\n\n    \
+             {way}To use it, type these five lines into a file that only you can read (chmod 600), and say\n\n    \
              kitbag -r {at} --key-file FILE generations\n\n\
              or set a new passphrase with\n\n    \
              kitbag -r {at} key import FILE\n\n\
