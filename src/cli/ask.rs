@@ -39,6 +39,26 @@ pub fn line(screen: &Screen, question: &str) -> io::Result<String> {
     })
 }
 
+/// Asks a question that ends with yes or no, until one of these is the answer; nothing at all is no.
+///
+/// # Errors
+/// There is no terminal.
+pub fn yes_or_no(screen: &Screen, question: &str) -> io::Result<bool> {
+    loop {
+        if let Some(answer) = understood(&line(screen, question)?) {
+            return Ok(answer);
+        }
+    }
+}
+
+fn understood(answer: &str) -> Option<bool> {
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Some(true),
+        "" | "n" | "no" => Some(false),
+        _ => None,
+    }
+}
+
 fn in_turn<T>(screen: &Screen, ask: impl FnOnce() -> T) -> T {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     screen.pause(|| signals::while_asking(ask))
@@ -85,5 +105,18 @@ impl Prompter for Person {
         } else {
             secret(&self.0, &question).ok()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_letter_is_an_answer() {
+        for (answer, meaning) in [("y", true), ("Yes ", true), ("n", false), ("NO", false), ("", false)] {
+            assert_eq!(understood(answer), Some(meaning), "{answer}");
+        }
+        assert_eq!(understood("yess"), None);
     }
 }

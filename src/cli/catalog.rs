@@ -15,6 +15,9 @@ use crate::store::{ErrorKind, Listed};
 /// Names told at most in one sentence.
 const NAMED: usize = 12;
 
+/// Why there is nothing to list.
+pub const NOTHING_YET: &str = "there are no generations in the repository";
+
 /// Whose generations.
 #[derive(Debug, Clone, Copy)]
 pub enum Whose<'a> {

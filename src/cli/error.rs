@@ -19,6 +19,8 @@ use crate::generation::{CatalogError, SessionError, SpecError};
 use crate::live::exclude::BadPattern;
 use crate::repo::keyring::KeyError;
 use crate::repo::{InitError, OpenError};
+use crate::sftp::RequestError;
+use crate::sftp::link::ConnectErrorKind;
 use crate::sftp::transport::ssh_config::ConfigError;
 use crate::store::{ErrorKind, StoreError};
 
@@ -205,16 +207,25 @@ impl From<StoreError> for Failure {
             }
             ErrorKind::Denied => Self::failed(said()).hint("check who may read and write there"),
             ErrorKind::AppendOnly => Self::failed(said()).hint(
-                "the repository is append-only for this key: run forget and gc with the maintenance key",
+                "the repository is append-only for this key: do this with the maintenance key, which may also change and remove",
             ),
             ErrorKind::ReadOnly => Self::failed(said()).hint("this key may only read the repository"),
             ErrorKind::Unreachable => Self::failed(said()).hint("run this again when it can be reached"),
             ErrorKind::NotFound | ErrorKind::Truncated | ErrorKind::TooLong => damage(&error),
+            ErrorKind::Protocol if lacks_sftp(&error) => Self::failed(said()).hint(
+                "if a forced command stands before this key in the server's authorized_keys, look there, and whether the server has that program",
+            ),
             ErrorKind::Refused | ErrorKind::Exists | ErrorKind::Protocol | ErrorKind::Other => {
                 Self::failed(said())
             }
         }
     }
+}
+
+/// Whether the server let the user in, and started nothing that speaks SFTP.
+fn lacks_sftp(error: &StoreError) -> bool {
+    let cause = error.source.as_ref().and_then(|source| source.downcast_ref::<RequestError>());
+    matches!(cause, Some(RequestError::Down(down)) if down.kind == ConnectErrorKind::NoSftp)
 }
 
 impl From<OpenError> for Failure {

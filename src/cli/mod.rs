@@ -3,8 +3,9 @@
 //! Three stages: [`config`] adds what files and the [`environment`] say to what was typed, [`args`] is all of it, [`settings`] is what it means. A command (one
 //! file each in `commands`) is given the settings, runs one operation, and says what came of it: results on standard
 //! output ([`output`]), everything else on standard error ([`progress`]). Whatever goes wrong becomes one sentence and an
-//! exit code in [`error`].
+//! exit code in [`error`]; of a line that makes no sense clap says why, and [`advice`] what else.
 
+pub mod advice;
 pub mod args;
 pub mod ask;
 pub mod catalog;
@@ -38,6 +39,7 @@ pub mod together;
 pub mod tracing;
 pub mod values;
 
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -56,7 +58,7 @@ use environment::Environment;
 use error::{Exit, Failure};
 use log::{Level, LogFile};
 use screen::{Look, Screen};
-use settings::Settings;
+use settings::{Settings, Verbosity};
 use signals::Reach;
 
 /// Runs the program with the arguments and the environment of the process, and gives its exit code.
@@ -65,12 +67,12 @@ pub fn run() -> ExitCode {
     let definition = Definition::new(Args::command());
     let typed = match definition.typed(std::env::args_os().collect()) {
         Ok(typed) => typed,
-        Err(error) => return explain(&error, false),
+        Err(error) => return explain(error, &[], false),
     };
     if typed.stands_alone() {
         return match Args::try_parse_from(&typed.words) {
             Ok(args) => end(alone(&args.command)),
-            Err(error) => explain(&error, false),
+            Err(error) => explain(error, &typed.command, false),
         };
     }
     // A monitor that asks is told in its own way.
@@ -82,7 +84,7 @@ pub fn run() -> ExitCode {
     };
     let args = match parse(&configured) {
         Ok(Ok(args)) => args,
-        Ok(Err(error)) => return explain(&error, is_plugin),
+        Ok(Err(error)) => return explain(error, &configured.typed.command, is_plugin),
         Err(failure) => return refuse(failure, is_plugin),
     };
     let decided = Settings::decide(args.common, environment);
@@ -92,7 +94,7 @@ pub fn run() -> ExitCode {
     };
     let screen = match screen(&settings) {
         Ok(screen) => screen,
-        Err(failure) => return refuse(failure, is_plugin),
+        Err(failure) => return refuse(configured.locate(failure), is_plugin),
     };
     let context = Context {
         configured,
@@ -141,7 +143,8 @@ fn alone(command: &Command) -> Result<Exit, Failure> {
 }
 
 /// Help and version, too, come as errors: on standard output, with exit code 0.
-fn explain(error: &clap::Error, is_plugin: bool) -> ExitCode {
+fn explain(mut error: clap::Error, command: &[String], is_plugin: bool) -> ExitCode {
+    advice::advise(&mut error, command);
     let _ = error.print();
     match error.use_stderr() {
         false => Exit::Done.into(),
@@ -185,6 +188,13 @@ impl Context {
     pub fn here(&self) -> Result<PathBuf, Failure> {
         std::env::current_dir()
             .map_err(|error| Failure::failed(format!("cannot tell the current directory: {error}")))
+    }
+
+    /// Says to a person at a terminal why a list is empty; programs see that, and who reads their mail would be bothered.
+    pub fn say_why_empty(&self, why: &str) {
+        if io::stderr().is_terminal() && self.settings.verbosity > Verbosity::Quiet {
+            self.screen.say(&format!("kitbag: {why}"));
+        }
     }
 
     /// Says the last word, and gives the exit code.

@@ -56,6 +56,22 @@ impl GenerationReport {
     }
 }
 
+/// Roots told at most, unless all are asked for.
+const NAMED: usize = 3;
+
+/// The roots of a generation, for people: all of them, or the first and how many more there are.
+#[must_use]
+pub fn roots(generation: &Generation, all: bool) -> String {
+    let names = generation.roots.iter().map(|root| escape(&root.path));
+    let told = if all { usize::MAX } else { NAMED };
+    let mut text = names.take(told).collect::<Vec<_>>().join(", ");
+    let more = generation.roots.len().saturating_sub(told);
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
 /// What went over the wire.
 #[derive(Debug, Serialize)]
 pub struct TrafficReport {

@@ -4,6 +4,8 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::base::text::system;
+
 /// A failure with one live file or directory. Says what happened, not to which file: the caller knows the path.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
@@ -17,7 +19,7 @@ pub enum LiveError {
     #[error("the directory has more names than can be held in memory")]
     TooManyNames,
     /// The system refused.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {}", system(source))]
     System {
         /// What was tried: "open it", "read its extended attributes".
         action: &'static str,

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 use self::answer::Server;
 pub use self::rights::Rights;
 use self::tree::Tree;
+use crate::base::text::system;
 use crate::sftp::Malformed;
 use crate::sftp::asked::Asked;
 use crate::sftp::packet::Packets;
@@ -42,7 +43,7 @@ const GATHERED: usize = 256 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The directory cannot be opened.
-    #[error("cannot serve {}: {source}", at.display())]
+    #[error("cannot serve {}: {}", at.display(), system(source))]
     Root {
         /// The directory.
         at: PathBuf,

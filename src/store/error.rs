@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use crate::base::text::system;
+
 /// What kind of failure it is: callers decide by this, never by the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -90,7 +92,7 @@ impl StoreError {
             kind,
             operation,
             subject: subject.to_string(),
-            detail: error.to_string(),
+            detail: system(&error),
             source: Some(Box::new(error)),
         }
     }

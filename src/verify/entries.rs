@@ -176,7 +176,7 @@ impl<'a> Comparison<'a> {
             let (parent, name) = split(&start.path);
             LiveDir::open_root(parent).map(|dir| Place::Named(dir, name.to_vec()))
         };
-        found.map_err(|error| self.unseen(&visit.path, &error)).ok()
+        found.map_err(|error| self.not_reached(&visit.path, &error)).ok()
     }
 
     /// Where an entry below a start stands.
@@ -191,7 +191,7 @@ impl<'a> Comparison<'a> {
                 return None;
             }
         }
-        dir.map(Place::In).map_err(|error| self.unseen(&visit.path, &error)).ok()
+        dir.map(Place::In).map_err(|error| self.not_reached(&visit.path, &error)).ok()
     }
 
     /// Compares one entry.
@@ -267,6 +267,12 @@ impl<'a> Comparison<'a> {
             add(&self.different, 1);
             (self.tell)(&Difference { path: path.to_vec(), what });
         }
+    }
+
+    /// Where it would stand could not be looked at, or is not there.
+    fn not_reached(&self, path: &[u8], error: &LiveError) {
+        add(&self.entries, 1);
+        self.unseen(path, error);
     }
 
     /// What stands there could not be looked at, or is not there.

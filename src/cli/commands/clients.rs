@@ -8,7 +8,7 @@ use crate::base::id::ClientId;
 use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 use crate::cli::Context;
-use crate::cli::catalog::{self, Seen, Whose};
+use crate::cli::catalog::{self, NOTHING_YET, Seen, Whose};
 use crate::cli::error::{Exit, Failure};
 use crate::cli::human::{counted, local_time, rfc3339};
 use crate::cli::output::Output;
@@ -59,6 +59,9 @@ pub fn run(context: &Context) -> Result<Exit, Failure> {
             (known.name.clone().map_or_else(|| id.to_string(), |name| escape(name.as_bytes())), known)
         })
         .collect();
+    if named.is_empty() {
+        context.say_why_empty(NOTHING_YET);
+    }
     named.sort_by(|(one, _), (other, _)| one.cmp(other));
     let mut output = Output::new();
     for (client, Known { generations, last, .. }) in named {

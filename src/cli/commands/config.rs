@@ -105,7 +105,10 @@ fn show(context: &Context, output: &mut Output) -> Result<(), Failure> {
     if !is_json {
         for file in configured.files.iter().filter(|file| file.is_there) {
             let path = escape(file.path.as_os_str().as_encoded_bytes());
-            output.line(format_args!("# {path}{}", profiles(file.profiles.keys())))?;
+            // Not "with": that they are there does not say that one is in force.
+            let profiles = profiles(file.profiles.keys());
+            let has = profiles.strip_prefix(", with").map(|rest| format!(" has{rest}"));
+            output.line(format_args!("# {path}{}", has.unwrap_or_default()))?;
         }
         if let Some(name) = &configured.profile {
             output.line(format_args!("# profile {}", escape(name.as_bytes())))?;

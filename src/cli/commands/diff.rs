@@ -31,6 +31,7 @@ const LIVE: &str = "live";
 /// # Errors
 /// When something cannot be read, or a path is not there.
 pub fn run(context: &Context, args: &Diff) -> Result<Exit, Failure> {
+    no_path(args)?;
     let repository = context.open(context.store()?)?;
     let all = catalog::all(context, &repository)?;
     let (old, mut exit) = catalog::choose(context, &all, &args.old)?;
@@ -53,6 +54,18 @@ pub fn run(context: &Context, args: &Diff) -> Result<Exit, Failure> {
         Exit::Done if told.any => Exit::Failed,
         exit => exit,
     })
+}
+
+/// A path where a generation belongs, which has no slash in it.
+fn no_path(args: &Diff) -> Result<(), Failure> {
+    let (old, path) = match (args.old.contains('/'), args.new.contains('/')) {
+        (true, _) => ("latest", &args.old),
+        (false, true) => (args.old.as_str(), &args.new),
+        (false, false) => return Ok(()),
+    };
+    let path = escape(path.as_bytes());
+    let hint = format!("paths come third: kitbag diff {} {LIVE} {path}", escape(old.as_bytes()));
+    Err(Failure::usage(format!("{path} does not name a generation")).hint(hint))
 }
 
 fn generations(

@@ -49,6 +49,7 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit, Failure> {
     let starts = together::starts(&source, &refer, &args.paths)?;
     let progress = Progress::begin(Job::Check, &context.screen.without_display(), context.settings.verbosity);
     let mut output = Output::new();
+    let mut any = false;
     for met in Versions::new(&source, starts) {
         if context.cancel.is_cancelled() {
             return Err(Failure::interrupted());
@@ -63,6 +64,7 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit, Failure> {
         };
         let path = met.path.clone();
         for version in query.versions(met) {
+            any = true;
             let has = |number: &usize| generations.get(*number);
             let has: Vec<&Generation> = version.set.iter().filter_map(has).collect();
             if context.settings.json {
@@ -74,6 +76,11 @@ pub fn run(context: &Context, args: &Find) -> Result<Exit, Failure> {
         }
     }
     output.finish()?;
+    if !any {
+        let looked =
+            human::counted(u64::try_from(generations.len()).unwrap_or(0), "generation", "generations");
+        context.say_why_empty(&format!("nothing in {looked} is meant by that"));
+    }
     Ok(super::worse(found, super::outcome(&progress)))
 }
 

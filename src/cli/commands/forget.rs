@@ -5,12 +5,13 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
+use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 use crate::cli::args::Forget;
 use crate::cli::catalog::{self, Seen, Whose};
 use crate::cli::error::{Exit, Failure};
 use crate::cli::output::Output;
-use crate::cli::report::{GenerationReport, TrafficReport, traffic_line};
+use crate::cli::report::{GenerationReport, TrafficReport, roots, traffic_line};
 use crate::cli::settings::Verbosity;
 use crate::cli::{Context, human};
 use crate::forget::{self, Options, Plan, What, Why};
@@ -160,13 +161,15 @@ impl Done {
     pub fn lines(&self, all: bool) -> Vec<String> {
         let line = |(one, why): (&Found, &Why)| {
             let verb = if why.forgets() { "forget" } else { "keep" };
-            let (client, started) = match &one.record {
-                Ok(record) => {
-                    (crate::base::text::escape(record.client.as_bytes()), human::local_time(record.started))
-                }
-                Err(_) => (one.client.to_string(), "?".to_owned()),
+            let (client, started, roots) = match &one.record {
+                Ok(record) => (
+                    escape(record.client.as_bytes()),
+                    human::local_time(record.started),
+                    roots(record, false),
+                ),
+                Err(_) => (one.client.to_string(), "?".to_owned(), "?".to_owned()),
             };
-            format!("{verb}\t{}\t{client}\t{started}\t{why}", one.id)
+            format!("{verb}\t{}\t{client}\t{started}\t{roots}\t{why}", one.id)
         };
         self.each().into_iter().filter(|(_, why)| all || why.forgets()).map(line).collect()
     }

@@ -5,11 +5,12 @@ use std::fmt;
 use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock, Timestamp};
 use crate::cli::Context;
-use crate::cli::catalog;
+use crate::cli::catalog::{self, NOTHING_YET};
 use crate::cli::error::{Exit, Failure};
-use crate::cli::human::local_time;
+use crate::cli::human::{bytes, counted, local_time};
 use crate::cli::output::Output;
-use crate::cli::report::GenerationReport;
+use crate::cli::report::{GenerationReport, roots};
+use crate::cli::settings::Verbosity;
 use crate::generation::Generation;
 use crate::generation::spec::is_from_future;
 
@@ -20,13 +21,17 @@ use crate::generation::spec::is_from_future;
 pub fn run(context: &Context) -> Result<Exit, Failure> {
     let repository = context.open(context.store()?)?;
     let (generations, exit) = catalog::all(context, &repository)?;
+    if generations.is_empty() && exit == Exit::Done {
+        context.say_why_empty(NOTHING_YET);
+    }
+    let all_roots = context.settings.verbosity > Verbosity::Normal;
     let now = SystemClock::new().now();
     let mut output = Output::new();
     for generation in &generations {
         if context.settings.json {
             output.json(&GenerationReport::new(generation, now, true))?;
         } else {
-            output.line(Line(generation, now))?;
+            output.line(Line { generation, now, all_roots })?;
         }
     }
     output.finish()?;
@@ -34,14 +39,21 @@ pub fn run(context: &Context) -> Result<Exit, Failure> {
 }
 
 /// One line; times are local.
-struct Line<'a>(&'a Generation, Timestamp);
+struct Line<'a> {
+    generation: &'a Generation,
+    now: Timestamp,
+    /// Whether to name all roots, however many.
+    all_roots: bool,
+}
 
 impl fmt::Display for Line<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(generation, now) = self;
+        let Self { generation, now, all_roots } = self;
         let (start, end) = (local_time(generation.started), local_time(generation.ended));
         let counts = &generation.counts;
-        write!(f, "{}\t{start} .. {end}\t{} files, {} bytes", generation.id, counts.files, counts.bytes)?;
+        let files = counted(counts.files, "file", "files");
+        write!(f, "{}\t{start} .. {end}\t{files}, {}", generation.id, bytes(counts.bytes))?;
+        write!(f, "\t{}", roots(generation, *all_roots))?;
         if !generation.tags.is_empty() {
             let tags: Vec<_> = generation.tags.iter().map(|tag| escape(tag.as_bytes())).collect();
             write!(f, "\t[{}]", tags.join(", "))?;

@@ -42,8 +42,10 @@ pub fn is_meant(typed: &Typed) -> bool {
 /// Says that nothing can be said.
 #[must_use]
 pub fn unknown(why: &str, json: bool) -> Exit {
-    // The first line has it; the others are of use to people who type.
-    let why = why.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    // What comes before an empty line has it; the rest is of use to people who type.
+    let said = why.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let why = said.collect::<Vec<_>>().join(" ");
+    let why = why.trim_start_matches("error: ");
     let mut output = Output::new();
     let said = match json {
         true => output.json(&serde_json::json!({ "state": State::Unknown, "error": why })),

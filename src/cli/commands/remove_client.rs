@@ -40,10 +40,10 @@ pub fn run(context: &Context, args: &RemoveClient) -> Result<Exit, Failure> {
             tagged => format!(", {tagged} of them tagged"),
         };
         let question = format!("Forget {generations} of client {client}{tagged}? (yes or no) ");
-        let answer = ask::line(&context.screen, &question).map_err(|_no_terminal| {
+        let is_meant = ask::yes_or_no(&context.screen, &question).map_err(|_no_terminal| {
             Failure::failed("there is nobody to ask").hint("say --yes if that is meant")
         })?;
-        if !answer.trim().eq_ignore_ascii_case("yes") {
+        if !is_meant {
             return Err(Failure::failed("nothing was forgotten"));
         }
     }

@@ -32,6 +32,10 @@ pub fn run(args: &Serve) -> Result<Exit, Failure> {
 
 impl From<ServeError> for Failure {
     fn from(error: ServeError) -> Self {
-        Self::failed(error.to_string())
+        let failure = Self::failed(error.to_string());
+        match error {
+            ServeError::Root { .. } => failure.hint("--root names a directory that is there"),
+            _ => failure,
+        }
     }
 }

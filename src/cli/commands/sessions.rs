@@ -69,6 +69,9 @@ fn list(context: &Context, repository: &Repository, all: &[Held]) -> Result<Exit
         }
     }
     output.finish()?;
+    if all.is_empty() {
+        context.say_why_empty("nobody is writing to the repository");
+    }
     Ok(Exit::Done)
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use super::definition::Definition;
 use super::table::{self, Read};
 use super::{Origin, Setting, mistake};
-use crate::base::text::escape;
+use crate::base::text::{escape, system};
 use crate::cli::environment::Environment;
 use crate::cli::error::Failure;
 
@@ -162,11 +162,12 @@ fn text(file: File, path: &Arc<Path>) -> Result<String, Failure> {
 
 fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     let said = escape(path.as_os_str().as_encoded_bytes());
-    let failure = Failure::usage(format!("cannot read the configuration file {said}: {error}"));
+    let failure = Failure::usage(format!("cannot read the configuration file {said}: {}", system(error)));
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             failure.hint("get leave to read it, or name another file with --config")
         }
+        io::ErrorKind::NotFound => failure.hint("--config and KITBAG_CONFIG name a file that is there"),
         _ => failure,
     }
 }

@@ -269,6 +269,7 @@ impl Reader<'_> {
             return Err(mistake(origin, format!("{} is empty", option.key)));
         }
         let in_home = |rest: &str| match self.home {
+            Some(home) if rest.is_empty() => Ok(home.as_os_str().to_owned()),
             Some(home) => Ok(home.join(rest).into_os_string()),
             None => Err(mistake(origin, format!("{text:?} is below a home directory, and there is none"))),
         };

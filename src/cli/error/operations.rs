@@ -2,6 +2,8 @@
 
 use std::io;
 
+use rustix::io::Errno;
+
 use super::{Exit, Failure};
 use crate::backup::BackupError;
 use crate::base::text::escape;
@@ -9,6 +11,7 @@ use crate::cli::human;
 use crate::condemned::CondemnedError;
 use crate::fsck::FsckError;
 use crate::gc::GcError;
+use crate::live::LiveError;
 use crate::look::ExportError;
 use crate::look::find::BadGlob;
 use crate::look::live::Stop;
@@ -16,12 +19,21 @@ use crate::mount::{MountError, PlaceError};
 use crate::restore::{CatError, RestoreError};
 use crate::verify::VerifyError;
 
+fn is_no_directory(error: &LiveError) -> bool {
+    matches!(error, LiveError::Replaced) || error.errno().is_some_and(|errno| errno == Errno::EXIST)
+}
+
 impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         let said = error.to_string();
         match error {
             RestoreError::Store(error) => error.into(),
             RestoreError::Interrupted => Self::new(Exit::Interrupted, said),
+            RestoreError::Target { to, source } if is_no_directory(&source) => {
+                let to = escape(to.as_os_str().as_encoded_bytes());
+                Self::failed(format!("cannot restore into {to}: it is not a directory"))
+                    .hint("--to names a directory, which is made where there is none")
+            }
             RestoreError::Target { .. } | RestoreError::NoSpace { .. } => Self::failed(said),
             RestoreError::NotHeld { .. } => Self::failed(said).hint("`kitbag ls` lists what it holds"),
             RestoreError::Clash { .. } => Self::new(Exit::Usage, said),

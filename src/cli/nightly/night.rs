@@ -14,6 +14,7 @@ use super::metered;
 use super::metrics::{self, Figures, Run};
 use super::turn::{Asked, Turn, Turns};
 use crate::base::cancel::Cancel;
+use crate::base::text::{escape, system};
 use crate::base::time::{Clock as _, SystemClock};
 use crate::cli::Context;
 use crate::cli::args::Nightly;
@@ -270,8 +271,11 @@ impl<'a> Night<'a> {
         match metrics::write(path, &run) {
             Ok(()) => outcome,
             Err(error) => {
-                let path = path.display();
-                self.context.screen.say(&format!("kitbag: cannot write the metrics to {path}: {error}"));
+                self.context.screen.say(&format!(
+                    "kitbag: cannot write the metrics to {}: {}; --metrics names a file in a directory that is there and yours",
+                    escape(path.as_os_str().as_encoded_bytes()),
+                    system(&error)
+                ));
                 outcome.map(|exit| super::super::commands::worse(exit, Exit::Incomplete))
             }
         }
