@@ -169,18 +169,18 @@ fn a_mistyped_line_is_named() {
     let lines = json.split_once("\"lines\":[").expect("lines").1.split_once(']').expect("an end").0;
     let lines: Vec<_> =
         lines.split(',').zip(1..).map(|(one, at)| format!("{at} {}", one.trim_matches('"'))).collect();
-    kitbag.secret("key", &lines.join("\n"));
+    kitbag.secret("key", lines.join("\n"));
     assert_eq!(opens(&kitbag, "--key-file", "key"), 0);
     for at in 0..5 {
         let mut changed = lines.clone();
         let last = changed[at].pop().expect("letters");
         changed[at].push(if last == '7' { '8' } else { '7' });
-        kitbag.secret("key", &changed.join("\n"));
+        kitbag.secret("key", changed.join("\n"));
         let line = format!("line {} of the key has a mistake", at + 1);
         kitbag.run(["generations", "--key-file", "key"]).code(1).says(&["the key file key", &line]);
         kitbag.run(["key", "import", "key"]).code(1).says(&[&line]);
         changed.remove(at);
-        kitbag.secret("key", &changed.join("\n"));
+        kitbag.secret("key", changed.join("\n"));
         kitbag
             .run(["generations", "--key-file", "key"])
             .code(1)

@@ -131,7 +131,8 @@ impl Stage {
 
     /// The laptop burns. The other machine is new, and its user has the same name.
     fn lose_the_laptop(&self) {
-        fs::rename(self.path("laptop"), self.path("burnt")).expect("moved");
+        let moved = Command::new("mv").args([self.path("laptop"), self.path("burnt")]).status();
+        assert!(moved.expect("mv").success());
         self.is_lost.set(true);
         self.set_up("other");
     }
