@@ -107,7 +107,7 @@ pub fn run() -> ExitCode {
     };
     raise_open_file_limit();
     tracing::start(context.settings.verbosity, &context.screen);
-    signals::listen(context.cancel.clone(), context.reach.clone());
+    signals::listen(context.cancel.clone(), context.reach.clone(), context.screen.clone());
     let outcome = context.run(args.command);
     context.end(outcome.map_err(|failure| context.configured.locate(failure).after(&context.cancel)))
 }

@@ -11,8 +11,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::error::Exit;
+use super::screen::Screen;
 use crate::base::cancel::Cancel;
-use crate::store::{SharedStore, Store};
+use crate::base::time::{Clock as _, SystemClock};
+use crate::store::{GiveUp, SharedStore, Store};
 
 /// Set while a question waits for its answer. A question has nothing to wind up, so that one signal is enough then.
 static ASKING: Mutex<Option<Asking>> = Mutex::new(None);
@@ -30,11 +32,11 @@ impl Reach {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::downgrade(store));
     }
 
-    /// Whoever waits for a server that is out of reach shall not do so any more.
-    fn give_up(&self) {
+    /// Whoever waits for such a server shall not do so any more.
+    fn give_up(&self, when: GiveUp) {
         let store = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(store) = store.and_then(|store| store.upgrade()) {
-            store.give_up();
+            store.give_up(when);
         }
     }
 }
@@ -48,9 +50,15 @@ impl fmt::Debug for Reach {
 /// How often it is looked, after the wish to stop, whether the server is out of reach.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// From now on the first SIGINT, SIGTERM or SIGHUP sets `cancel` and lets nobody wait for a server that is out of reach, and the second
-/// ends the program with exit code 130. Where signals cannot be heard they keep their meaning.
-pub fn listen(cancel: Cancel, reach: Reach) {
+/// Whoever has not ended so long after the wish to stop is told of.
+const SOON: Duration = Duration::from_secs(1);
+
+/// How long what is under way may take at most after the wish to stop.
+const LONGEST: Duration = Duration::from_secs(15);
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP sets `cancel`, lets nobody wait for a server that is out of reach, and gives what is under
+/// way 15 seconds; the second ends the program with exit code 130. Where signals cannot be heard they keep their meaning.
+pub fn listen(cancel: Cancel, reach: Reach, screen: Screen) {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
     let listener = thread::Builder::new().name("signals".to_owned());
     // Without the thread the first signal would be swallowed; but then no operation could start its threads either.
@@ -64,16 +72,30 @@ pub fn listen(cancel: Cancel, reach: Reach) {
                 signal_hook::low_level::exit(i32::from(Exit::Interrupted.code()));
             }
             cancel.cancel();
-            let reach = reach.clone();
+            let (reach, screen) = (reach.clone(), screen.clone());
             // Without it a second signal is needed.
-            let _ = thread::Builder::new().name("give-up".to_owned()).spawn(move || {
-                loop {
-                    reach.give_up();
-                    thread::sleep(LOOK);
-                }
-            });
+            let _ = thread::Builder::new().name("give-up".to_owned()).spawn(move || wind_up(&reach, &screen));
         }
     });
+}
+
+/// What happens while the program winds up, until it ends.
+fn wind_up(reach: &Reach, screen: &Screen) {
+    let clock = SystemClock::new();
+    let begun = clock.monotonic();
+    let mut is_told = false;
+    loop {
+        let since = clock.monotonic().saturating_sub(begun);
+        reach.give_up(if since < LONGEST { GiveUp::IfSilent } else { GiveUp::Anyway });
+        if since >= SOON && !is_told {
+            is_told = true;
+            screen.say(&format!(
+                "kitbag: stopping: what is under way has {} s to end; once more stops at once",
+                LONGEST.as_secs()
+            ));
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 /// Runs `ask`, which may turn the terminal's echo off; a signal meanwhile restores the terminal and ends the program.

@@ -119,9 +119,9 @@ impl Client {
         self.submit_with(target, [], requests).1
     }
 
-    /// Where no connection answers at the moment: lets all that waits for one fail, and all that comes later.
-    pub fn give_up(&self) {
-        self.0.shared.give_up();
+    /// Where no connection answers at the moment, or `anyway`: lets all that waits for an answer fail, and all that comes later.
+    pub fn give_up(&self, anyway: bool) {
+        self.0.shared.give_up(anyway);
     }
 
     /// The request that closes a handle, for [`Client::submit_all`] together with the last requests on it.

@@ -189,6 +189,7 @@ struct Queue {
     submitted: u64,
     stopping: bool,
     is_standing: bool,
+    is_silent: bool,
     closed: Option<RequestError>,
     /// How often requests were found that nobody had been woken for. Never, if all is well.
     missed: u64,
@@ -271,6 +272,11 @@ impl Shared {
         lock(&self.queue).is_standing = is_standing;
     }
 
+    /// Notes whether the server has owed answers for some seconds.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        lock(&self.queue).is_silent = is_silent;
+    }
+
     /// Lets requests that nobody could answer yet wait here again, before all others.
     pub(super) fn put_back(&self, submissions: VecDeque<Submission>) {
         if submissions.is_empty() {
@@ -287,10 +293,10 @@ impl Shared {
         self.wake();
     }
 
-    /// Ends the queue and asks the driver to end, unless there is a connection that has answered.
-    pub(super) fn give_up(&self) {
+    /// Ends the queue and asks the driver to end; unless `anyway`, only where no connection answers.
+    pub(super) fn give_up(&self, anyway: bool) {
         let mut queue = lock(&self.queue);
-        if queue.is_standing {
+        if queue.is_standing && !queue.is_silent && !anyway {
             return;
         }
         queue.stopping = true;

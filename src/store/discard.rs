@@ -1,6 +1,6 @@
 //! A store that reads and never writes: what a dry run is given.
 
-use super::{Class, Listed, Name, Pending, SharedStore, Store, StoreError, Traffic, Upload};
+use super::{Class, GiveUp, Listed, Name, Pending, SharedStore, Store, StoreError, Traffic, Upload};
 
 /// Another store, of which nothing is changed: what is written is thrown away, and all that would change something succeeds.
 ///
@@ -56,8 +56,8 @@ impl Store for Discard {
         self.0.lanes()
     }
 
-    fn give_up(&self) {
-        self.0.give_up();
+    fn give_up(&self, when: GiveUp) {
+        self.0.give_up(when);
     }
 
     fn traffic(&self) -> Traffic {

@@ -60,6 +60,15 @@ pub struct Traffic {
     pub bytes_down: u64,
 }
 
+/// Which servers are given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GiveUp {
+    /// One that is out of reach, or has owed answers for some seconds and gives none.
+    IfSilent,
+    /// Any.
+    Anyway,
+}
+
 /// Named immutable files. See the module's promises.
 pub trait Store: Send + Sync {
     /// Where the store is, for messages: a path or a URL.
@@ -105,9 +114,8 @@ pub trait Store: Send + Sync {
         0
     }
 
-    /// Where a server is out of reach: lets all that waits for it fail now, and all that is asked later. Does nothing while the server
-    /// answers.
-    fn give_up(&self) {}
+    /// Where a server is waited for: lets all that waits for it fail now, and all that is asked later.
+    fn give_up(&self, _when: GiveUp) {}
 
     /// What went over the wire so far; zeros for a store without one.
     fn traffic(&self) -> Traffic;

@@ -13,7 +13,8 @@ use std::time::Duration;
 use crossbeam_channel::{Sender, unbounded};
 
 use super::{
-    Class, Completer, ErrorKind, Listed, Name, Pending, SharedStore, Store, StoreError, Traffic, Upload,
+    Class, Completer, ErrorKind, GiveUp, Listed, Name, Pending, SharedStore, Store, StoreError, Traffic,
+    Upload,
 };
 use crate::base::time::Clock;
 
@@ -257,8 +258,8 @@ impl Store for Throttled {
         self.down.inner.lanes()
     }
 
-    fn give_up(&self) {
-        self.down.inner.give_up();
+    fn give_up(&self, when: GiveUp) {
+        self.down.inner.give_up(when);
     }
 
     fn traffic(&self) -> Traffic {

@@ -212,6 +212,12 @@ impl Running {
         self.child.try_wait().expect("ours").is_some()
     }
 
+    /// As Ctrl-C does.
+    pub fn interrupt(&self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        rustix::process::kill_process(pid.expect("a process"), rustix::process::Signal::INT).expect("ours");
+    }
+
     /// Kills it as a power cut would.
     pub fn kill(mut self) {
         self.child.kill().expect("ours");

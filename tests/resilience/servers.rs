@@ -63,6 +63,41 @@ fn sshd_that_freezes_for_less_than_the_time_out() {
     });
 }
 
+/// A disk that hangs looks like this: sshd is there and gives signs of life, and nothing is answered.
+#[test]
+fn sshd_whose_sftp_programs_freeze() {
+    for transport in TRANSPORTS {
+        let Some(bench) = Bench::start(SshdOptions::default(), Link::default(), transport) else { return };
+        bench.make_tree(BYTES);
+        let run = bench.backup(&[]);
+        bench.wait_for_upload(BYTES / 3);
+        bench.sshd.freeze_programs("sftp-server");
+        run.end().code(0);
+        bench.sshd.thaw();
+        bench.assert_sound();
+    }
+}
+
+/// What is under way would take a minute.
+#[test]
+fn sshd_an_interrupt_over_a_slow_line_takes_seconds() {
+    for transport in TRANSPORTS {
+        let link = Link::default().with_mbit_per_second(4, 50);
+        let Some(bench) = Bench::start(internal(), link, transport).map(Bench::patient) else { return };
+        bench.make_tree(60 << 20);
+        let mut run = bench.backup(&[]);
+        bench.wait_for_upload(2 << 20);
+        run.interrupt();
+        let since = run.time();
+        let patience = Duration::from_secs(30);
+        assert!(obbench::clock::wait_until(patience, || run.is_over()), "{transport}: it goes on");
+        assert!(run.time() - since < patience);
+        let outcome = run.end().code(130);
+        assert!(outcome.stderr.contains("once more stops at once"), "{}", outcome.stderr);
+        bench.local(&["fsck"]).code(0);
+    }
+}
+
 /// Whoever cleans up there meanwhile only costs time: what is lost is sent once more.
 #[test]
 fn sshd_whose_unfinished_files_are_removed() {

@@ -183,6 +183,14 @@ impl Sshd {
         }
     }
 
+    /// Stops all processes of this name that serve a session; the server itself goes on.
+    pub fn freeze_programs(&self, name: &str) {
+        let is_meant = |pid: &u32| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|found| found.trim_end() == name)
+        };
+        process::stop_all(|| self.sessions().into_iter().filter(is_meant).collect());
+    }
+
     /// Lets frozen processes go on.
     pub fn thaw(&self) {
         if let Some(master) = self.child.as_ref().map(Child::id) {

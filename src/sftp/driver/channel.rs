@@ -1,6 +1,7 @@
 //! One channel as the driver sees it: its session, and the requests that wait for room in it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -31,6 +32,8 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) session: Session<Ticket>,
     pub(super) open: bool,
+    /// When it last answered, or took bytes, or was asked after it owed nothing.
+    pub(super) heard: Duration,
     /// Requests on handles; they go before all but the opening of the next file, since they finish what was begun.
     on_handles: VecDeque<Submission>,
     /// Requests on paths, and those behind an OPEN, in order.
@@ -50,6 +53,7 @@ impl Channel {
             id,
             session: Session::default(),
             open: false,
+            heard: Duration::ZERO,
             on_handles: VecDeque::new(),
             on_paths: VecDeque::new(),
             lazy: VecDeque::new(),

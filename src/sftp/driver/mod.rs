@@ -111,6 +111,10 @@ struct Standing {
     /// Since when it stands.
     since: Duration,
     pulse: Pulse,
+    /// The pulse of what answers behind it, the server's SFTP programs: they may hang while the server itself lives.
+    answers: Pulse,
+    /// Whether it was told that answers have been owed for some seconds.
+    is_silent: bool,
     distance: Distance,
     pace: Pace,
     /// Whether a question that only asks for a sign of life is under way.
@@ -235,6 +239,8 @@ impl Driver {
             next: 0,
             since: now,
             pulse: Pulse::new(now),
+            answers: Pulse::new(now),
+            is_silent: false,
             distance: Distance::default(),
             pace: Pace::default(),
             is_asked: false,
@@ -258,7 +264,7 @@ impl Driver {
             self.open_channels(standing, now);
             self.place(standing);
             self.fill(standing, now);
-            self.write(standing);
+            self.write(standing, now);
 
             let busy = standing.is_busy();
             if stopping {
@@ -282,6 +288,7 @@ impl Driver {
             if owed && let Err(error) = self.check_alive(standing, now) {
                 return End::Lost(error);
             }
+            self.tell_silence(standing, owed, now);
         }
     }
 
@@ -329,11 +336,14 @@ impl Driver {
         if is_idle {
             add(&self.shared.counters.serial_waits, 1);
             tracing::trace!("a serial wait");
-            standing.pulse = Pulse::new(now);
+            (standing.pulse, standing.answers) = (Pulse::new(now), Pulse::new(now));
             standing.pace.begins(now);
             if channel.open {
                 standing.distance.asks(now);
             }
+        }
+        if channel.session.outstanding() == 0 {
+            channel.heard = now;
         }
         if channel.session.greet() {
             self.count(id, Kind::Init);
@@ -361,8 +371,8 @@ impl Driver {
     }
 
     /// Hands bytes to the link: all of the control channel's first, then a piece of each other in turn.
-    fn write(&self, standing: &mut Standing) {
-        let Standing { link, channels, turn, .. } = standing;
+    fn write(&self, standing: &mut Standing, now: Duration) {
+        let Standing { link, channels, turn, answers, .. } = standing;
         let up = &self.shared.counters.bytes_up;
         let mut send = |channel: &mut Channel| {
             let Some(bytes) = channel.session.outgoing().filter(|_| channel.open) else {
@@ -373,6 +383,11 @@ impl Driver {
             let taken = link.send(channel.id, piece);
             channel.session.advance(taken);
             add(up, taken);
+            if taken > 0 {
+                // Answers can only come to what has been sent.
+                channel.heard = now;
+                answers.hear(now);
+            }
             channel.blocked = taken < offered;
             !channel.blocked
         };
@@ -395,6 +410,9 @@ impl Driver {
     fn handle(&mut self, standing: &mut Standing, event: LinkEvent) -> Result<(), LinkError> {
         let now = self.clock.monotonic();
         standing.pulse.hear(now);
+        if !matches!(event, LinkEvent::Heard) {
+            standing.answers.hear(now);
+        }
         match event {
             LinkEvent::Heard => Ok(()),
             LinkEvent::Opened(id) => {

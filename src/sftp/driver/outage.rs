@@ -36,6 +36,7 @@ impl Driver {
         // What was learnt is forgotten before anybody hears of the loss and asks again.
         self.shared.forget();
         self.shared.set_standing(false);
+        self.shared.set_silent(false);
         self.keep(sent, unsent, &RequestError::LinkLost(error.detail.clone()));
     }
 

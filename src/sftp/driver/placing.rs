@@ -95,7 +95,7 @@ impl Driver {
         }
         let wanted = wanted.min(standing.cap);
         if wanted > count && !standing.is_busy() && !standing.is_opening() {
-            standing.pulse = Pulse::new(now);
+            (standing.pulse, standing.answers) = (Pulse::new(now), Pulse::new(now));
         }
         for _ in count..wanted {
             let id = ChannelId(standing.next_channel);

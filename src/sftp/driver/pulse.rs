@@ -2,13 +2,22 @@
 
 use std::time::Duration;
 
-use super::channel::Ticket;
+use super::channel::{Channel, Ticket};
 use super::{Driver, Standing};
-use crate::sftp::link::{CONTROL, LinkError, LinkErrorKind};
+use crate::sftp::link::{CONTROL, ChannelId, LinkError, LinkErrorKind};
 use crate::sftp::packet::{Kind, Request};
 
 /// What is read so soon after the machine woke may have come before it slept.
 const LEFT_OVER: Duration = Duration::from_millis(500);
+
+/// How much longer than a silent peer one may take whose SFTP programs answer nothing, though it is there: a disk may be slow.
+const PATIENCE: u32 = 2;
+
+/// How much longer one channel may take when others answer.
+const PATIENCE_WITH_ONE: u32 = 10;
+
+/// Answers that have been owed for so long are not waited for by whoever wants to stop.
+const OWED: Duration = Duration::from_secs(3);
 
 /// When the peer was heard and asked.
 #[derive(Debug)]
@@ -71,8 +80,9 @@ impl Driver {
         self.ask_by_sftp(standing);
     }
 
-    /// Asks a silent peer for a sign of life, and gives it up after a while.
-    pub(super) fn check_alive(&self, standing: &mut Standing, now: Duration) -> Result<(), LinkError> {
+    /// Asks a silent peer for a sign of life, and gives it up after a while. Likewise one that is there but answers nothing, and a channel that alone
+    /// answers nothing.
+    pub(super) fn check_alive(&mut self, standing: &mut Standing, now: Duration) -> Result<(), LinkError> {
         match standing.pulse.next(now, self.settings.silent_after, self.settings.silent_after_sleep) {
             Next::Wait => {}
             Next::Ask => {
@@ -85,7 +95,34 @@ impl Driver {
                 return Err(LinkError::new(LinkErrorKind::Silent, detail));
             }
         }
+        let limit = self.settings.silent_after.saturating_mul(PATIENCE);
+        match standing.answers.next(now, limit, limit) {
+            Next::Wait => {}
+            Next::Ask => self.ask_by_sftp(standing),
+            Next::GiveUp(silent) => {
+                let detail =
+                    format!("the server is there, but has answered nothing for {} s", silent.as_secs());
+                return Err(LinkError::new(LinkErrorKind::Silent, detail));
+            }
+        }
+        let limit = self.settings.silent_after.saturating_mul(PATIENCE_WITH_ONE);
+        let is_stuck = |channel: &&Channel| {
+            channel.session.outstanding() > 0 && now.saturating_sub(channel.heard) >= limit
+        };
+        let stuck: Vec<ChannelId> = standing.bulk().filter(is_stuck).map(|channel| channel.id).collect();
+        for id in stuck {
+            self.lose_channel(standing, id, "it answered nothing for too long");
+        }
         Ok(())
+    }
+
+    /// Tells whoever may want to stop whether answers have been owed for some seconds.
+    pub(super) fn tell_silence(&self, standing: &mut Standing, is_owed: bool, now: Duration) {
+        let is_silent = is_owed && now.saturating_sub(standing.answers.heard) >= OWED;
+        if is_silent != standing.is_silent {
+            standing.is_silent = is_silent;
+            self.shared.set_silent(is_silent);
+        }
     }
 
     /// A request whose answer nobody needs. On the control channel, whose server is never busy for long; one at a time.

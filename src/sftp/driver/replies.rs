@@ -25,6 +25,7 @@ impl Driver {
             return Ok(());
         };
         add(&self.shared.counters.bytes_down, bytes.len());
+        channel.heard = now;
         let new = channel.session.hello().is_none();
         let mut replies = Vec::new();
         let mut received = channel.session.receive(bytes, &mut replies);

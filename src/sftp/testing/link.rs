@@ -30,6 +30,7 @@ impl Connector for MachineConnector {
             news: VecDeque::new(),
             dead: None,
             silent: false,
+            hung: false,
             took_part: false,
         }))
     }
@@ -46,6 +47,7 @@ struct MachineLink {
     news: VecDeque<(Duration, LinkEvent)>,
     dead: Option<Duration>,
     silent: bool,
+    hung: bool,
     took_part: bool,
 }
 
@@ -100,6 +102,7 @@ impl MachineLink {
         match fault {
             Some(Fault::CutBefore | Fault::CutAfter) => self.dead = Some(now),
             Some(Fault::Silence) => self.silent = true,
+            Some(Fault::Hang) => self.hung = true,
             Some(Fault::CloseChannel) => {
                 self.later(Duration::ZERO, LinkEvent::Closed(id, "as told".to_owned()));
             }
@@ -150,7 +153,7 @@ impl Link for MachineLink {
         // Little at a time now and then, so that packets are cut in all places.
         let taken = if bytes.len().is_multiple_of(7) { bytes.len().div_ceil(2) } else { bytes.len() };
         self.took_part |= taken < bytes.len();
-        if self.dead.is_some() || self.silent {
+        if self.dead.is_some() || self.silent || self.hung {
             return taken;
         }
         let Some(open) = self.channels.get_mut(&channel) else {
@@ -162,7 +165,7 @@ impl Link for MachineLink {
             packets.push(packet);
         }
         for packet in packets {
-            if self.dead.is_none() && !self.silent {
+            if self.dead.is_none() && !self.silent && !self.hung {
                 self.packet(channel, packet);
             }
         }

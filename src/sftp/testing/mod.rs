@@ -69,6 +69,8 @@ pub enum Fault {
     CutLater(Duration),
     /// The connection stands, but nothing comes any more.
     Silence,
+    /// The SFTP programs take all and answer nothing from then on; the server itself gives signs of life.
+    Hang,
     /// Its channel ends.
     CloseChannel,
     /// The answer is no packet.

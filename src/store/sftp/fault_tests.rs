@@ -9,7 +9,7 @@ use crate::sftp::Settings;
 use crate::sftp::link::ConnectErrorKind;
 use crate::sftp::packet::Kind;
 use crate::sftp::testing::{Dozing, Fault, Machine};
-use crate::store::{Class, ErrorKind, Name, SharedStore, Store, StoreError, contract, layout};
+use crate::store::{Class, ErrorKind, GiveUp, Name, SharedStore, Store, StoreError, contract, layout};
 
 pub(super) const LATENCY: Duration = Duration::from_millis(30);
 
@@ -195,6 +195,42 @@ fn a_silent_server_is_given_up_and_what_is_acknowledged_is_not_sent_again() {
         .map(|kinds| kinds.iter().filter(|kind| **kind == Kind::Write).count());
     // The last answers before the silence may be lost with it.
     assert!(again * 3 < first, "{first}, and again {again}");
+}
+
+#[test]
+fn a_server_that_lives_while_its_sftp_programs_hang_is_given_up() {
+    let machine = machine();
+    machine.fault(Some(Kind::Init), 0, Fault::Hang);
+    let error = store(&machine).list(&name("keys")).wait().unwrap_err();
+    assert!(error.detail.contains("has answered nothing"), "{error}");
+    for kind in [Kind::Open, Kind::Write, Kind::Fsync, Kind::Rename] {
+        let machine = self::machine();
+        let store = store(&machine);
+        let whole = pattern(3_000_000);
+        machine.fault(Some(kind), 0, Fault::Hang);
+        put(&store, "bags/aa/one", &whole, Class::Bulk).unwrap();
+        assert!(machine.file("/repo/bags/aa/one").unwrap() == whole, "{kind:?}");
+        assert_eq!(machine.connections(), 2, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_server_that_owes_answers_for_seconds_is_not_waited_for_by_whoever_wants_to_stop() {
+    let machine = machine();
+    let store = store_with(&machine, Settings { silent_after: Duration::from_secs(60), ..settings() });
+    assert!(store.list(&name("keys")).wait().is_ok());
+    machine.fault(None, 0, Fault::Hang);
+    let clock = SystemClock::new();
+    let begun = clock.monotonic();
+    let pending = store.list(&name("keys"));
+    let waiting = std::thread::spawn(move || pending.wait());
+    while !waiting.is_finished() {
+        std::thread::sleep(Duration::from_millis(10));
+        store.give_up(GiveUp::IfSilent);
+    }
+    assert_eq!(waiting.join().unwrap().unwrap_err().kind, ErrorKind::Unreachable);
+    let took = clock.monotonic() - begun;
+    assert!(took > Duration::from_secs(2) && took < Duration::from_secs(20), "{took:?}");
 }
 
 #[test]
@@ -469,8 +505,11 @@ fn a_server_that_is_out_of_reach_can_be_given_up_and_one_that_answers_is_not() {
     machine.put("/repo/keys/file", b"x");
     let store = store(&machine);
     assert!(store.read_all(&name("keys/file"), 10).wait().is_ok());
-    store.give_up();
+    store.give_up(GiveUp::IfSilent);
     assert!(store.read_all(&name("keys/file"), 10).wait().is_ok(), "it answers");
+    let other = self::store(&machine);
+    other.give_up(GiveUp::Anyway);
+    assert!(other.read_all(&name("keys/file"), 10).wait().is_err(), "that does not matter");
     // The line is cut, and no other can be had for longer than the test takes.
     machine.refuse([ConnectErrorKind::Unreachable; 10_000]);
     machine.fault(None, 1, Fault::CutBefore);
@@ -478,7 +517,7 @@ fn a_server_that_is_out_of_reach_can_be_given_up_and_one_that_answers_is_not() {
     let waiting = std::thread::spawn(move || pending.wait());
     while !waiting.is_finished() {
         std::thread::sleep(Duration::from_millis(10));
-        store.give_up();
+        store.give_up(GiveUp::IfSilent);
     }
     assert_eq!(waiting.join().unwrap().unwrap_err().kind, ErrorKind::Unreachable);
     assert!(store.read_all(&name("keys/file"), 10).wait().is_err());

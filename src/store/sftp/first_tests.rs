@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::fault_tests::{machine, name, settings, store_with};
 use crate::sftp::Settings;
 use crate::sftp::link::ConnectErrorKind;
-use crate::store::{ErrorKind, Store as _};
+use crate::store::{ErrorKind, GiveUp, Store as _};
 
 const TEMPORARY: [ConnectErrorKind; 4] = [
     ConnectErrorKind::NameNotFound,
@@ -69,6 +69,6 @@ fn it_is_given_up_in_the_end_or_when_nobody_wants_it_any_more() {
     let hour = Duration::from_secs(3600);
     let store = store_with(&away(), Settings { first_wait: hour, give_up_after: hour, ..patient() });
     let asked = store.list(&name("keys"));
-    store.give_up();
+    store.give_up(GiveUp::IfSilent);
     assert!(asked.wait().is_err());
 }

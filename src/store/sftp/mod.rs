@@ -43,7 +43,7 @@ use std::sync::Arc;
 
 use self::remote::{Remote, is_missing};
 use self::upload::SftpUpload;
-use super::{Class, ErrorKind, Listed, Name, Pending, Store, StoreError, Traffic, Upload};
+use super::{Class, ErrorKind, GiveUp, Listed, Name, Pending, Store, StoreError, Traffic, Upload};
 use crate::base::budget::Budget;
 use crate::base::time::Clock;
 use crate::sftp::link::{ChannelId, Connector};
@@ -196,8 +196,8 @@ impl Store for SftpStore {
         self.remote.client.lanes()
     }
 
-    fn give_up(&self) {
-        self.remote.client.give_up();
+    fn give_up(&self, when: GiveUp) {
+        self.remote.client.give_up(when == GiveUp::Anyway);
     }
 
     fn traffic(&self) -> Traffic {
