@@ -103,6 +103,12 @@ fn roots_are_shown_where_generations_are() {
         let root = kitbag.path(root);
         assert!(line.contains("1 file, ") && line.ends_with(root.to_str().expect("UTF-8")), "{line}");
     }
+    // The last one is of one of them.
+    let restored = kitbag.run(["restore", "--to", "out"]).code(0);
+    restored.says(&["latest is of ", "/photos only; ", "/docs was saved by itself: -g "]);
+    let first = listed.split('\t').next().expect("an id");
+    assert!(restored.stderr.contains(first), "{}", restored.stderr);
+    assert_eq!(kitbag.run(["restore", "--to", "out", "-g", first]).code(0).stderr, "");
     let planned = kitbag.run(["forget", "--keep", "1", "--dry-run"]).code(0).stdout;
     assert_eq!(planned.lines().filter(|line| line.contains("/docs\t")).count(), 1, "{planned}");
 }

@@ -1,13 +1,15 @@
 //! The generations that a command line can mean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Context;
 use super::error::{Exit, Failure};
 use super::nearest::nearest;
+use super::select::is_at_or_below;
 use crate::base::id::ClientId;
 use crate::base::text::escape;
-use crate::base::time::{Clock as _, SystemClock};
+use crate::base::time::{Clock as _, SystemClock, Timestamp};
+use crate::generation::spec::is_ordinary;
 use crate::generation::{Catalog, CatalogError, Found, Generation, Spec};
 use crate::repo::Repository;
 use crate::store::{ErrorKind, Listed};
@@ -171,6 +173,20 @@ pub fn one(context: &Context, repository: &Repository, spec: &str) -> Result<(Ge
     // That it makes no sense is told before anything is asked.
     let _: Spec = spec.parse()?;
     choose(context, &all(context, repository)?, spec)
+}
+
+/// The newest generations of other roots than those of `chosen`, which somebody who says `latest` may have in mind, too: one of each set of roots that
+/// lies not wholly in what was chosen, the newest first.
+#[must_use]
+pub fn beside<'a>(generations: &'a [Generation], chosen: &Generation, now: Timestamp) -> Vec<&'a Generation> {
+    let paths = |one: &'a Generation| one.roots.iter().map(|root| &root.path[..]).collect::<Vec<_>>();
+    let is_chosen = |path: &[u8]| chosen.roots.iter().any(|root| is_at_or_below(path, &root.path));
+    let mut seen = BTreeSet::new();
+    let ordinary = generations.iter().rev().filter(|one| is_ordinary(one, now));
+    ordinary
+        .filter(|one| !paths(one).into_iter().all(is_chosen))
+        .filter(|one| seen.insert(paths(one)))
+        .collect()
 }
 
 /// The same, of generations that were read already.

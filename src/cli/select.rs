@@ -96,7 +96,9 @@ pub fn named(path: &Path) -> Vec<u8> {
     if path.is_absolute() { plain } else { plain.get(1..).unwrap_or_default().to_vec() }
 }
 
-fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
+/// Whether an absolute path is that of `top` or of something below it.
+#[must_use]
+pub fn is_at_or_below(path: &[u8], top: &[u8]) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => rest.is_empty() || top == b"/" || rest.starts_with(b"/"),
         None => false,

@@ -125,7 +125,7 @@ fn warn_of_old(context: &Context) {
 fn warn_of_clear(context: &Context, keyring: &Keyring) {
     if keyring.has_clear() {
         context.screen.say(
-            "kitbag: another key slot needs no passphrase, so whoever has read the repository until now may have its key; `kitbag key remove` takes that slot away",
+            "kitbag: another key slot needs no passphrase, so whoever has read the repository until now may have its key; kitbag will want a passphrase or a key all the same from now on, and `kitbag key remove` takes that slot away",
         );
     }
 }

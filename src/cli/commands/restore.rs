@@ -11,10 +11,11 @@ use crate::cli::error::{Exit, Failure};
 use crate::cli::lines::Job;
 use crate::cli::output::Output;
 use crate::cli::progress::Progress;
-use crate::cli::report::{TrafficReport, traffic_line};
+use crate::cli::report::{TrafficReport, roots, traffic_line};
 use crate::cli::select::named;
 use crate::cli::settings::Verbosity;
 use crate::cli::{Context, catalog, human};
+use crate::generation::{Generation, Spec};
 use crate::live::OwnerBy;
 use crate::monitor::Monitor;
 use crate::restore::{self, Options};
@@ -41,7 +42,13 @@ pub fn run(context: &Context, args: &Restore) -> Result<Exit, Failure> {
     let clock = SystemClock::new();
     let store = context.store()?;
     let repository = context.open(store.clone())?;
-    let (generation, found) = catalog::one(context, &repository, &args.generation)?;
+    // That it makes no sense is told before anything is asked.
+    let spec: Spec = args.generation.parse()?;
+    let all = catalog::all(context, &repository)?;
+    let (generation, found) = catalog::choose(context, &all, &args.generation)?;
+    if spec == Spec::Latest(0) && args.paths.is_empty() {
+        tell_of_others(context, &all.0, &generation);
+    }
     let processors = std::thread::available_parallelism().map_or(2, usize::from);
     let options = Options {
         paths: args.paths.iter().map(|path| named(path)).collect(),
@@ -90,4 +97,21 @@ pub fn run(context: &Context, args: &Restore) -> Result<Exit, Failure> {
         Exit::Done if summary.failed > 0 => Exit::Incomplete,
         exit => exit,
     })
+}
+
+/// Other sets of roots told of at most.
+const TOLD: usize = 3;
+
+/// Says what `latest` does not bring back, where other roots are backed up by runs of their own.
+fn tell_of_others(context: &Context, all: &[Generation], latest: &Generation) {
+    if context.settings.verbosity == Verbosity::Quiet {
+        return;
+    }
+    let only = roots(latest, false);
+    for other in catalog::beside(all, latest, SystemClock::new().now()).into_iter().take(TOLD) {
+        let (roots, id) = (roots(other, false), other.id);
+        context
+            .screen
+            .say(&format!("kitbag: latest is of {only} only; {roots} was saved by itself: -g {id}"));
+    }
 }
