@@ -183,13 +183,25 @@ impl LiveDir {
     /// # Errors
     /// What the system said.
     pub fn names(self: &Arc<Self>) -> Result<NameList> {
+        self.list(|fd| NameList::read(fd, self.stat.size))
+    }
+
+    /// The names in it that are wanted; takes memory for these only.
+    ///
+    /// # Errors
+    /// What the system said.
+    pub fn names_where(self: &Arc<Self>, wanted: impl Fn(&[u8]) -> bool) -> Result<NameList> {
+        self.list(|fd| NameList::read_where(fd, 0, wanted))
+    }
+
+    fn list(self: &Arc<Self>, read: impl FnOnce(&DirFd) -> Result<NameList>) -> Result<NameList> {
         let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         let fd = self.fd()?;
         if *listed {
             seek(&fd, SeekFrom::Start(0)).map_err(|errno| LiveError::new("list it", errno))?;
         }
         *listed = true;
-        NameList::read(&fd, self.stat.size)
+        read(&fd)
     }
 
     /// Its descriptor, opened anew where it had been closed. Ask once per directory, not once per file.

@@ -39,6 +39,11 @@ impl NameList {
     /// Reads the names of an open directory whose offset is at its start. `size` is what the system says of the
     /// directory's own size: a hint at how much room is needed, which saves copying while a large list grows.
     pub(super) fn read(fd: impl AsFd, size: u64) -> Result<Self> {
+        Self::read_where(fd, size, |_| true)
+    }
+
+    /// As [`read`](Self::read), but for names that are not `wanted`.
+    pub(super) fn read_where(fd: impl AsFd, size: u64, wanted: impl Fn(&[u8]) -> bool) -> Result<Self> {
         let room = usize::try_from(size).unwrap_or(usize::MAX).min(MOST_ROOM);
         let mut list =
             Self { bytes: Vec::with_capacity(room), slots: Vec::with_capacity(room / LEAST_ENTRY) };
@@ -47,7 +52,7 @@ impl NameList {
         while let Some(entry) = entries.next() {
             let entry = entry.map_err(|errno| LiveError::new("list it", errno))?;
             let name = entry.file_name().to_bytes();
-            if name != b"." && name != b".." {
+            if name != b"." && name != b".." && wanted(name) {
                 list.push(name, kind_of(entry.file_type()))?;
             }
         }

@@ -6,8 +6,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, ftruncate, openat};
 use rustix::io::{Errno, pwrite, retry_on_intr};
 
-use super::Target;
 use super::attributes::Inode;
+use super::{Target, leftover};
 use crate::entry::Metadata;
 use crate::live::{DirFd, LiveDir, LiveError, RawXattr, Result, flags};
 
@@ -66,10 +66,7 @@ impl Target {
     /// What the system said.
     pub fn begin_file(&self, dir: &Arc<LiveDir>, name: &[u8], wanted: &Metadata) -> Result<NewFile> {
         let dir_fd = dir.fd()?;
-        let temporary = self.temporary_name();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(&dir_fd, &temporary, flags, Mode::from_raw_mode(0o600))
-            .map_err(|errno| LiveError::new("make the file", errno))?;
+        let (temporary, fd) = self.make_locked(&dir_fd)?;
         let file =
             NewFile { dir: Arc::clone(dir), dir_fd, temporary, name: name.into(), fd, in_place: false };
         if wanted.flags & flags::BEFORE_DATA != 0 {
@@ -81,6 +78,19 @@ impl Target {
                 .map_err(|errno| LiveError::new("make the file as long as it was", errno))?;
         }
         Ok(file)
+    }
+
+    /// An empty file under a temporary name, locked for as long as it is open.
+    fn make_locked(&self, dir: &DirFd) -> Result<(Vec<u8>, OwnedFd)> {
+        loop {
+            let temporary = self.temporary_name();
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = openat(dir, &temporary, flags, Mode::from_raw_mode(0o600))
+                .map_err(|errno| LiveError::new("make the file", errno))?;
+            if leftover::is_ours(&file) {
+                return Ok((temporary, file));
+            }
+        }
     }
 
     /// Gives the file its metadata and puts it in its place. What the system refuses to set goes to the monitor.

@@ -12,6 +12,9 @@ use crate::entry::{Kind, Metadata};
 use crate::live::stat::{stat_child, stat_fd};
 use crate::live::{DirFd, LiveDir, LiveError, RawXattr, Result, flags};
 
+/// How often a link is made whose temporary name goes away.
+const ATTEMPTS: usize = 8;
+
 impl Target {
     /// Makes a symbolic link, in place of whatever stands there.
     ///
@@ -89,17 +92,25 @@ impl Target {
         if stat_child(&fd, name).is_ok_and(|there| there.is_same_inode(&stat)) {
             return Ok(());
         }
-        let temporary = self.temporary_name();
         let protected = if stat.is_protected { self.lift_protection(&from, existing.1)? } else { None };
-        let result = linkat(&from, existing.1, &fd, &temporary, AtFlags::empty())
-            .map_err(|errno| LiveError::new("make the hard link", errno))
-            .and_then(|()| {
-                let result = self.put_in_place(dir, &fd, &temporary, name);
-                if result.is_err() {
-                    Self::discard(&fd, &temporary);
-                }
-                result
-            });
+        let link = || {
+            let temporary = self.temporary_name();
+            linkat(&from, existing.1, &fd, &temporary, AtFlags::empty())
+                .map_err(|errno| LiveError::new("make the hard link", errno))?;
+            let result = self.put_in_place(dir, &fd, &temporary, name);
+            if result.is_err() {
+                Self::discard(&fd, &temporary);
+            }
+            result
+        };
+        // No lock keeps a restore beside this one from taking the temporary name for one that was left behind.
+        let mut result = link();
+        for _ in 1..ATTEMPTS {
+            if !matches!(result, Err(LiveError::Vanished)) {
+                break;
+            }
+            result = link();
+        }
         if let Some((file, flags)) = protected {
             let mut refused = |what, errno| self.refused(&dir.path_of(name), what, errno);
             self.apply_flags(&file, flags, flags::PROTECTION, &mut refused);

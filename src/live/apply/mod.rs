@@ -5,7 +5,7 @@
 //!
 //! **Nothing is shown too early.** What is made belongs to whoever runs this, with mode 0600 or 0700, under a
 //! temporary name (`.kitbag-…`), and takes its place by a rename when it is complete: a half-restored file never
-//! stands under its own name.
+//! stands under its own name. What a run that was killed leaves under such names is removed by the next one that enters the directory.
 //!
 //! **The order that sticks**: contents, owner, xattrs, mode, times, and inode flags when the name is final. Changing
 //! the owner takes away setuid bits and capabilities, so it comes before them; an ACL changes the mode; any of them
@@ -19,6 +19,7 @@
 
 mod attributes;
 mod file;
+mod leftover;
 mod make;
 mod remove;
 #[cfg(test)]
@@ -121,7 +122,10 @@ impl Target {
     pub fn open(&self, path: &[u8]) -> Result<Arc<LiveDir>> {
         std::fs::create_dir_all(OsStr::from_bytes(path))
             .map_err(|source| LiveError::System { action: "make the directory", source })?;
-        LiveDir::open_root(path)
+        let dir = LiveDir::open_root(path)?;
+        // Whether that can be listed matters to nobody else.
+        let _ = self.sweep(&dir);
+        Ok(dir)
     }
 
     /// The directory `name` in `parent`: the one that is there, made accessible to this process, or a new one that
@@ -139,7 +143,9 @@ impl Target {
         }
         let stat = stat_child(&fd, name)?;
         if stat.kind == Kind::Directory {
-            return self.enter(parent, name, &stat);
+            let dir = self.enter(parent, name, &stat)?;
+            let _ = self.sweep(&dir);
+            return Ok(dir);
         }
         self.remove(parent, name)?;
         mkdirat(&fd, name, private).map_err(|errno| LiveError::new("make the directory", errno))?;
@@ -159,7 +165,9 @@ impl Target {
             Err(errno) => return Err(LiveError::new("make the directory", errno)),
         }
         if stat_child(&fd, name)?.kind == Kind::Directory {
-            return parent.child(name);
+            let dir = parent.child(name)?;
+            let _ = self.sweep(&dir);
+            return Ok(dir);
         }
         self.remove(parent, name)?;
         mkdirat(&fd, name, Mode::from_raw_mode(0o777))
@@ -206,7 +214,7 @@ impl Target {
     /// A name that nothing else has.
     fn temporary_name(&self) -> Vec<u8> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        format!(".kitbag-{:016x}-{number}", self.nonce).into_bytes()
+        leftover::temporary_name(self.nonce, number)
     }
 
     /// Moves what stands under a temporary name to its place, in place of whatever stands there.

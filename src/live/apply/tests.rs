@@ -14,11 +14,11 @@ use crate::entry::Owner;
 use crate::live::{RawXattr, flags, read_link, xattrs};
 use crate::monitor::collect::Collect;
 
-struct Setting {
+pub(super) struct Setting {
     scratch: Scratch,
-    root: Arc<LiveDir>,
-    target: Target,
-    monitor: Arc<Collect>,
+    pub(super) root: Arc<LiveDir>,
+    pub(super) target: Target,
+    pub(super) monitor: Arc<Collect>,
 }
 
 fn setting_in(scratch: Scratch, owner_by: OwnerBy) -> Setting {
@@ -28,12 +28,12 @@ fn setting_in(scratch: Scratch, owner_by: OwnerBy) -> Setting {
     Setting { scratch, root, target, monitor }
 }
 
-fn setting() -> Setting {
+pub(super) fn setting() -> Setting {
     setting_in(Scratch::new(), OwnerBy::Number)
 }
 
 impl Setting {
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.scratch.join("to/here").join(name)
     }
 
@@ -55,13 +55,13 @@ impl Setting {
         self.monitor.problems()
     }
 
-    fn nothing_left_over(&self) {
+    pub(super) fn nothing_left_over(&self) {
         let names = self.root.names().unwrap();
         assert!(names.iter().all(|(name, _)| !name.starts_with(b".kitbag-")));
     }
 }
 
-fn wanted(kind: Kind, mode: u16) -> Metadata {
+pub(super) fn wanted(kind: Kind, mode: u16) -> Metadata {
     let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     Metadata {
         kind,
