@@ -20,6 +20,7 @@ mod libssh2;
 pub mod local;
 pub mod openssh;
 pub mod pattern;
+mod private_dir;
 pub mod process;
 pub mod prompt;
 mod proxy;

@@ -3,18 +3,16 @@
 //! Each channel is an `ssh -s HOST sftp`. They share one connection: that of the user's own master where one runs,
 //! else the first process is the master of a private socket.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use super::private_dir::PrivateDir;
 use super::process::{Piped, ProcessLink};
 use crate::base::program::program;
-use crate::base::random_bytes;
 use crate::sftp::link::{CONTROL, ConnectError, ConnectErrorKind, Connector, Link};
 
 /// How often to look whether `ssh` is connected.
@@ -38,30 +36,6 @@ pub struct OpenSshConnector {
     pub patience: Duration,
     /// Where the directory for the private socket is made; its path must be short (a socket's has at most 108 bytes).
     pub runtime_dir: PathBuf,
-}
-
-/// A directory that only we can enter, removed when dropped.
-#[derive(Debug)]
-struct PrivateDir(PathBuf);
-
-impl PrivateDir {
-    fn new(parent: &Path) -> io::Result<Self> {
-        let name: String = random_bytes::<8>().iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = parent.join(format!("kitbag-{name}"));
-        fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.0.join("ssh")
-    }
-}
-
-impl Drop for PrivateDir {
-    fn drop(&mut self) {
-        // What is left behind is an empty directory.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 impl OpenSshConnector {
@@ -241,6 +215,8 @@ fn advice(kind: ConnectErrorKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
