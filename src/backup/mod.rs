@@ -112,8 +112,8 @@ pub struct Options {
     pub tags: Vec<String>,
     /// Where the local index is kept; without, it is made in `scratch` and goes with the run.
     pub index_dir: Option<PathBuf>,
-    /// A directory for temporary files.
-    pub scratch: PathBuf,
+    /// Directories for temporary files: the first that has room is used, and memory where none has.
+    pub scratch: Vec<PathBuf>,
 }
 
 /// Why no generation was made.

@@ -117,17 +117,18 @@ pub fn are_there(ids: &BTreeSet<GenerationId>, former: &[Generation]) -> bool {
     ids.iter().all(|id| former.iter().any(|one| one.id == *id))
 }
 
-/// The index where it is kept, else where it is not, else in memory.
+/// The index where it is kept, else in the first directory that takes it, else in memory.
 fn make_index(
     segments: &[ListedSegment],
     options: &Options,
     monitor: &Arc<dyn Monitor>,
     fetch: &mut FetchSegment<'_>,
 ) -> Result<Index, IndexError> {
-    let kept = options.index_dir.as_deref().map(Files::Kept);
-    for files in kept.into_iter().chain([Files::Passing(&options.scratch)]) {
+    let kept = options.index_dir.as_deref().map(|dir| (Files::Kept(dir), dir));
+    let passing = options.scratch.iter().map(|dir| (Files::Passing(dir), dir.as_path()));
+    for (files, dir) in kept.into_iter().chain(passing) {
         match Index::open(files, segments, fetch) {
-            Err(IndexError::Local { dir: Some(dir), source }) => {
+            Err(IndexError::Local { source, .. }) => {
                 let text = format!(
                     "the local index cannot be made there, so it is made elsewhere for this run ({source})"
                 );

@@ -55,3 +55,27 @@ fn a_checkpoint_that_fails_leaves_no_bag_without_a_name() {
     assert_eq!(summary.generation.counts.stored_bytes, bytes as u64);
     bench.check();
 }
+
+#[test]
+fn without_any_directory_the_index_is_in_memory() {
+    let bench = Bench::new();
+    for number in 0..3 {
+        bench.write(&format!("{number}"), &noise(number, 40_000));
+    }
+    bench.backup();
+    bench.write("more", &noise(7, 40_000));
+    // The way that no privilege overcomes: they are not there.
+    let missing = ["one", "two"].map(|name| bench.cache.path().join(name));
+    let options = Options { scratch: missing.to_vec(), reread: true, ..bench.options() };
+    let collect = Arc::new(Collect::new());
+    let monitor: Arc<dyn Monitor> = collect.clone();
+    let summary = run(&bench.repository, &options, &monitor, &SystemClock::new(), &Cancel::new()).unwrap();
+    let said = collect.problems();
+    assert_eq!(said.len(), 2, "{said:?}");
+    for (said, dir) in said.iter().zip(&missing) {
+        assert!(said.contains(&*dir.to_string_lossy()) && said.contains("made elsewhere"), "{said}");
+    }
+    // What was there is known all the same.
+    assert!(summary.bag_bytes < 60_000, "{summary:?}");
+    bench.check();
+}

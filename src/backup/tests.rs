@@ -25,7 +25,7 @@ pub(super) struct Bench {
     pub(super) repository: Repository,
     pub(super) memory: MemoryStore,
     pub(super) live: tempfile::TempDir,
-    cache: tempfile::TempDir,
+    pub(super) cache: tempfile::TempDir,
     pub(super) log: CallLog,
 }
 
@@ -78,7 +78,7 @@ impl Bench {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: self.repository.index_dir(),
-            scratch: self.cache.path().to_owned(),
+            scratch: vec![self.cache.path().to_owned()],
         }
     }
 

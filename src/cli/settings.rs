@@ -66,8 +66,8 @@ pub struct Settings {
     pub log: Option<(PathBuf, Level)>,
     /// Whether another kitbag waits for this one to be ready in the background.
     pub in_background: bool,
-    /// Where large temporary files go.
-    pub scratch: PathBuf,
+    /// Where large temporary files go, the first that takes them.
+    pub scratch: Vec<PathBuf>,
     /// Directories in which runs can find out about each other, the first that can be had; they depend on no option but the last resort.
     pub turns: Vec<PathBuf>,
 }
@@ -135,7 +135,7 @@ impl Settings {
                 )?,
             },
             // Not /tmp, which often is memory.
-            scratch: environment.temporary.unwrap_or_else(|| "/var/tmp".into()),
+            scratch: environment.temporary.into_iter().chain([PathBuf::from("/var/tmp")]).collect(),
             rates: Rates {
                 up: args.limit_upload.map(|text| rate("limit-upload", &text)).transpose()?,
                 down: args.limit_download.map(|text| rate("limit-download", &text)).transpose()?,

@@ -98,7 +98,7 @@ impl Bench {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: None,
-            scratch: std::env::temp_dir(),
+            scratch: vec![std::env::temp_dir()],
         };
         let collect = Arc::new(Collect::new());
         let monitor: Arc<dyn Monitor> = collect.clone();

@@ -86,7 +86,7 @@ impl Bench {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: None,
-            scratch: std::env::temp_dir(),
+            scratch: vec![std::env::temp_dir()],
         };
         let monitor: Arc<dyn Monitor> = Arc::new(Collect::new());
         backup::run(&self.repository, &options, &monitor, &SystemClock::new(), &Cancel::new())

@@ -205,7 +205,7 @@ impl Client {
             words: Vec::new(),
             tags: Vec::new(),
             index_dir: self.repository.index_dir(),
-            scratch: std::env::temp_dir(),
+            scratch: vec![std::env::temp_dir()],
         };
         let summary = backup::run(&self.repository, &options, &monitor, &*self.clock, &Cancel::new())?;
         // That somebody has forgotten a generation is said, and nothing else.

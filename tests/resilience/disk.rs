@@ -89,3 +89,30 @@ fn a_cache_without_room_stops_no_backup() {
         kitbag.run(["init", "--encryption", "none"]).code(0);
     }
 }
+
+/// What was stored before is known although no directory takes the index of it.
+#[test]
+fn a_cache_and_a_tmpdir_that_take_nothing_stop_no_backup() {
+    for options in ["96k", "96k,ro"] {
+        let kitbag = Kitbag::with_repository();
+        for number in 0..9_000_u32 {
+            kitbag.write(&format!("tree/{}/{number}", number % 100), number.to_le_bytes().repeat(200));
+        }
+        kitbag.run(["backup", "--no-cache", "tree"]).code(0);
+        let Some(disk) = Tmpfs::mount(&kitbag.path("small"), options) else {
+            eprintln!("skipped: no file system can be mounted here");
+            return;
+        };
+        kitbag.write("tree/new", "new");
+        for cache in [&["--cache-dir", "small/cache"][..], &["--no-cache"]] {
+            let mut command = kitbag.command();
+            command.arg("backup").args(cache).arg("tree").env("TMPDIR", kitbag.path("small"));
+            let outcome = Outcome::of(&mut command).code(0);
+            assert!(outcome.stderr.contains("made elsewhere"), "{}", outcome.stderr);
+            assert!(outcome.stderr.contains("small"), "{}", outcome.stderr);
+        }
+        drop(disk);
+        kitbag.run(["fsck", "--no-cache", "--read-data"]).code(0);
+        kitbag.run(["verify", "--no-cache"]).code(0);
+    }
+}
