@@ -6,8 +6,9 @@ mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
-use common::Kitbag;
+use common::{Kitbag, Outcome};
 
 /// The only file of a directory of the repository.
 fn only_file(kitbag: &Kitbag, dir: &str) -> std::path::PathBuf {
@@ -191,4 +192,26 @@ fn what_a_generation_does_not_hold_is_not_restored() {
     assert!(some.stdout.starts_with("restored 1 entry "), "{}", some.stdout);
     assert!(some.stdout.contains("; 1 could not be restored"), "{}", some.stdout);
     assert_eq!(fs::read_to_string(kitbag.path("out/two")).expect("restored"), "2");
+}
+
+#[test]
+fn a_file_larger_than_the_limit_is_missed_and_no_other() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("tree/large", vec![7; 3 << 20]);
+    kitbag.write("tree/small", "small");
+    kitbag.run(["backup", "tree"]).code(0);
+    let limited = kitbag.command();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1024 && exec \"$0\" \"$@\""]).arg(limited.get_program());
+    command.args(["restore", "--no-cache", "--to", "out"]).current_dir(kitbag.path(""));
+    command.env_clear().envs(limited.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let outcome = Outcome::of(&mut command).code(3);
+    assert!(
+        outcome.stderr.contains("large: not restored: ") && outcome.stderr.contains("File too large"),
+        "{}",
+        outcome.stderr
+    );
+    let restored = common::files_below(&kitbag.path("out"));
+    assert_eq!(restored.len(), 1, "{restored:?}");
+    assert!(restored.iter().all(|path| path.ends_with("tree/small")), "{restored:?}");
 }

@@ -64,6 +64,7 @@ use signals::Reach;
 /// Runs the program with the arguments and the environment of the process, and gives its exit code.
 #[must_use]
 pub fn run() -> ExitCode {
+    signals::outlive_large_files();
     let definition = Definition::new(Args::command());
     let typed = match definition.typed(std::env::args_os().collect()) {
         Ok(typed) => typed,

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 use super::error::Exit;
@@ -55,6 +55,13 @@ const SOON: Duration = Duration::from_secs(1);
 
 /// How long what is under way may take at most after the wish to stop.
 const LONGEST: Duration = Duration::from_secs(15);
+
+/// From now on a file that would exceed the limit of the process (`ulimit -f`) is a failed write, which is told like any other, and not its end. Other programs
+/// that are started keep the signal's meaning.
+pub fn outlive_large_files() {
+    // Ignored it would be inherited; who hears it and does nothing is as well off.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP sets `cancel`, lets nobody wait for a server that is out of reach, and gives what is under
 /// way 15 seconds; the second ends the program with exit code 130. Where signals cannot be heard they keep their meaning.
