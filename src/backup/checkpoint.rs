@@ -15,7 +15,7 @@ use crate::base::time::{Clock, Timestamp};
 use crate::condemned::reading::{self, Names};
 use crate::entry::Content;
 use crate::generation::baglist;
-use crate::generation::{Catalog, Generation, Root, Session, Started};
+use crate::generation::{Catalog, Generation, Root, Session, SessionError, Started};
 use crate::live::Stat;
 use crate::monitor::{Problem, Severity};
 use crate::reach::Custody;
@@ -153,6 +153,12 @@ impl Checkpoints<'_> {
             Ok(None) => {
                 lease.session = Some(session);
                 Ok(())
+            }
+            Err(error @ BackupError::Session(SessionError::Revoked(_))) => {
+                // Nothing will be published any more, so nothing more is to be sent.
+                lease.lost = Some(error);
+                self.walk.sink.stop.cancel();
+                Err(BackupError::Stopped)
             }
             Err(error) => {
                 lease.session = Some(session);

@@ -57,6 +57,26 @@ fn a_checkpoint_that_fails_leaves_no_bag_without_a_name() {
 }
 
 #[test]
+fn who_is_revoked_stops_at_the_next_checkpoint() {
+    let bench = Bench::new();
+    for number in 0..4000 {
+        bench.write(&format!("{}/{number}", number % 40), &noise(number, 4000));
+    }
+    // Once: at the end it would not be noticed.
+    let fault = Fault::fail(Op::Commit, ErrorKind::NotFound).below("index/");
+    let store = Arc::new(FaultyStore::new(Arc::new(bench.memory.clone()), vec![fault]));
+    let repository = open(store, &mut |_| None).unwrap();
+    let collect = Arc::new(Collect::new());
+    let monitor: Arc<dyn Monitor> = collect.clone();
+    let checkpoint = Every { time: Duration::ZERO, bytes: 1 };
+    let options = Options { checkpoint, walkers: 1, ..bench.options() };
+    let ended = run(&repository, &options, &monitor, &SystemClock::new(), &Cancel::new());
+    assert!(matches!(ended, Err(BackupError::Session(SessionError::Revoked(_)))), "{ended:?}");
+    assert_eq!(collect.problems(), Vec::<String>::new());
+    assert_eq!(bench.generations().len(), 0);
+}
+
+#[test]
 fn without_any_directory_the_index_is_in_memory() {
     let bench = Bench::new();
     for number in 0..3 {

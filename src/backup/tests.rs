@@ -398,7 +398,7 @@ impl Bench {
         impatient
     }
 
-    fn generations(&self) -> Vec<Generation> {
+    pub(super) fn generations(&self) -> Vec<Generation> {
         let client = self.repository.keys().names().client_id(b"client");
         let catalog = self.repository.catalog();
         let ids = crate::generation::Catalog::ids(&catalog.list(client).wait().unwrap());
