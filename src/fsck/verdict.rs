@@ -16,6 +16,7 @@ use crate::base::cancel::Cancel;
 use crate::base::id::{BagId, ClientId, GenerationId};
 use crate::base::text::escape;
 use crate::base::time::Timestamp;
+use crate::generation::leases;
 use crate::generation::spec::is_from_future;
 use crate::repo::Repository;
 use crate::store::layout;
@@ -319,7 +320,8 @@ impl Verdict<'_> {
                 held.iter().find(|one| one.client == *client).map_or_else(|| client.to_string(), shown);
             let file = layout::session(*client, *id);
             let text = format!(
-                "client {name} is writing, or was cut off: its session was last renewed at second {modified} by the server's clock"
+                "client {name} is writing, or was cut off: its session was last renewed at {} by the server's clock",
+                leases::moment(*modified)
             );
             self.report.note(file.as_str(), text);
         }

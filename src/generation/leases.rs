@@ -21,6 +21,12 @@ pub struct Held {
     pub others: usize,
 }
 
+/// A time of the server's clock, in seconds since 1970, for people: `2026-11-30T22:15:02Z`. A time that no calendar has is shown as it is.
+#[must_use]
+pub fn moment(secs: i64) -> String {
+    jiff::Timestamp::from_second(secs).map_or_else(|_| format!("second {secs}"), |time| time.to_string())
+}
+
 /// A lease's name taken apart: client, session, and what else it is the lease of.
 #[must_use]
 pub fn parse(name: &str) -> Option<(ClientId, GenerationId, Option<&str>)> {
@@ -120,6 +126,12 @@ mod tests {
         let seen: Vec<_> = found.iter().map(|one| (one.id, one.since, one.is_whole, one.others)).collect();
         assert_eq!(seen, [(earlier.id(), 900, true, 0), (session.id(), 1000, true, 1)]);
         assert_eq!(found[0].client, CLIENT);
+    }
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment(1_796_080_574), "2026-11-30T23:16:14Z");
+        assert_eq!(moment(i64::MAX), format!("second {}", i64::MAX));
     }
 
     #[test]

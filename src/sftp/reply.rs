@@ -76,7 +76,7 @@ impl fmt::Display for Status {
             Code::Eof => "end of file",
             Code::NoSuchFile => "no such file or directory",
             Code::PermissionDenied => "permission denied",
-            Code::Failure => "the server gave no reason (SFTP status 4)",
+            Code::Failure => "the server gave no reason (SFTP status 4), so look at it there",
             Code::BadMessage => "the server did not understand the request",
             Code::Unsupported => "the server does not support the request",
             Code::Other(number) => return write!(f, "SFTP status {number} ({})", self.message),
@@ -243,6 +243,7 @@ mod tests {
     #[test]
     fn a_status_without_words() {
         let status = Status { code: Code::Failure, message: String::new() };
+        assert!(status.to_string().ends_with("look at it there"));
         assert_eq!(packet(&[101, 0, 0, 0, 5, 0, 0, 0, 4]), Ok((5, Reply::Status(status))));
     }
 

@@ -97,7 +97,7 @@ impl<T> Session<T> {
     /// When the server breaks the protocol: the channel is of no use then, replies added before are valid.
     pub fn receive(&mut self, bytes: &[u8], replies: &mut Vec<(T, Reply)>) -> Result<(), Malformed> {
         self.incoming.push(bytes);
-        while let Some(packet) = self.incoming.next_packet()? {
+        while let Some(packet) = self.incoming.next_packet().map_err(|error| self.meaning(error))? {
             match (Reply::decode(packet)?, &self.hello) {
                 ((_, Reply::Hello(hello)), None) if self.greeted => {
                     if hello.version < 3 {
@@ -117,6 +117,16 @@ impl<T> Session<T> {
             }
         }
         Ok(())
+    }
+
+    /// What a packet of impossible length means: letters make one, and where the greeting should be nobody else writes any.
+    fn meaning(&self, error: Malformed) -> Malformed {
+        match self.hello {
+            Some(_) => error,
+            None => Malformed(
+                "something else comes before its greeting: the start files of the login shell there must print nothing",
+            ),
+        }
     }
 
     /// The server's hello, once it is there.
@@ -196,7 +206,20 @@ mod tests {
         assert!(session().receive(&[HELLO, &status(7)].concat(), &mut replies).is_err(), "an unknown id");
         assert!(session().receive(&[0, 0xff, 0, 0], &mut replies).is_err(), "a huge packet");
         assert!(session().receive(&[0, 0, 0, 5, 2, 0, 0, 0, 2], &mut replies).is_err(), "version 2");
+        let later = session().receive(&[HELLO, b"late"].concat(), &mut replies).unwrap_err();
+        assert!(!later.0.contains("login shell"), "{later}");
         assert!(replies.is_empty());
+    }
+
+    #[test]
+    fn a_login_shell_that_prints_something() {
+        for text in [&b"Welcome!\n"[..], b"\n\n\nmotd", b"\x1b[1mhello", b"stdin: is not a tty"] {
+            let error = session().receive(text, &mut Vec::new()).unwrap_err();
+            assert!(
+                error.0.contains("the start files of the login shell there must print nothing"),
+                "{error}"
+            );
+        }
     }
 
     #[test]
