@@ -35,10 +35,12 @@ impl Roomy {
         self.0.get(ROOM..).unwrap_or_default()
     }
 
-    /// Writes how the contents are packed, in front of them. The buffer still has its room for a nonce, and some for a tag.
+    /// Writes how the contents are packed, in front of them. The buffer still has its room for a nonce, and for a tag, but no more: it is kept until a server
+    /// has acknowledged it.
     #[must_use]
     pub fn with_prefix(mut self, prefix: [u8; PREFIX]) -> Vec<u8> {
         self.0.reserve(seal::TAG_LEN);
+        self.0.shrink_to(self.0.len().saturating_add(seal::TAG_LEN));
         let places = self.0.iter_mut().skip(seal::NONCE_LEN);
         places.zip(prefix).for_each(|(place, byte)| *place = byte);
         self.0
