@@ -119,9 +119,10 @@ impl Client {
         self.submit_with(target, [], requests).1
     }
 
-    /// Where no connection answers at the moment, or `anyway`: lets all that waits for an answer fail, and all that comes later.
-    pub fn give_up(&self, anyway: bool) {
-        self.0.shared.give_up(anyway);
+    /// Lets all that waits for an answer fail, and all that comes later: where no connection stands at the moment, or where `or_if` says so when it is told
+    /// whether the server has owed answers for some seconds.
+    pub fn give_up(&self, or_if: impl FnOnce(bool) -> bool) {
+        self.0.shared.give_up(or_if);
     }
 
     /// The request that closes a handle, for [`Client::submit_all`] together with the last requests on it.

@@ -293,10 +293,10 @@ impl Shared {
         self.wake();
     }
 
-    /// Ends the queue and asks the driver to end; unless `anyway`, only where no connection answers.
-    pub(super) fn give_up(&self, anyway: bool) {
+    /// Ends the queue and asks the driver to end: where no connection stands, or where `or_if` says so of one that is silent or not.
+    pub(super) fn give_up(&self, or_if: impl FnOnce(bool) -> bool) {
         let mut queue = lock(&self.queue);
-        if queue.is_standing && !queue.is_silent && !anyway {
+        if queue.is_standing && !or_if(queue.is_silent) {
             return;
         }
         queue.stopping = true;

@@ -142,6 +142,11 @@ impl<T> Session<T> {
         self.outstanding.len().saturating_add(hello)
     }
 
+    /// What was handed over with each request that is outstanding, in no order.
+    pub fn tickets(&self) -> impl Iterator<Item = &T> {
+        self.outstanding.values().map(|outstanding| &outstanding.ticket)
+    }
+
     /// The [cost](Request::cost) of what is outstanding.
     #[must_use]
     pub fn cost(&self) -> u64 {

@@ -32,7 +32,7 @@ pub(super) struct Channel {
     pub(super) id: ChannelId,
     pub(super) session: Session<Ticket>,
     pub(super) open: bool,
-    /// When it last answered, or took bytes, or was asked after it owed nothing.
+    /// When it last answered, or took bytes, or was asked after it owed nothing; before that, when it was to be opened.
     pub(super) heard: Duration,
     /// Requests on handles; they go before all but the opening of the next file, since they finish what was begun.
     on_handles: VecDeque<Submission>,
@@ -48,12 +48,12 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(id: ChannelId) -> Self {
+    pub(super) fn new(id: ChannelId, now: Duration) -> Self {
         Self {
             id,
             session: Session::default(),
             open: false,
-            heard: Duration::ZERO,
+            heard: now,
             on_handles: VecDeque::new(),
             on_paths: VecDeque::new(),
             lazy: VecDeque::new(),

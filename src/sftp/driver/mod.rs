@@ -232,7 +232,7 @@ impl Driver {
         let now = self.clock.monotonic();
         Standing {
             link,
-            channels: BTreeMap::from([(CONTROL, Channel::new(CONTROL))]),
+            channels: BTreeMap::from([(CONTROL, Channel::new(CONTROL, now))]),
             next_channel: 1,
             cap: self.settings.most_bulk_channels,
             turn: 0,

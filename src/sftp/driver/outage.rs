@@ -94,7 +94,14 @@ impl Driver {
                 Waited::Passed => break,
             }
         }
-        let since = *self.trouble.get_or_insert(self.clock.monotonic());
+        let now = self.clock.monotonic();
+        let since = *self.trouble.get_or_insert(now);
+        let tried = now.saturating_sub(since);
+        if tried >= self.settings.give_up_after {
+            // It lets us in each time, and answers nothing.
+            let sentence = format!("{} answers nothing: {}", self.connector.describe(), lost.detail);
+            return Err(ConnectError::new(ConnectErrorKind::TimedOut, sentence));
+        }
         self.connect_until(since, wait)
     }
 

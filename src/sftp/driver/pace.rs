@@ -17,8 +17,8 @@ const SPAN: Duration = Duration::from_millis(100);
 /// How many rates are looked back on.
 const LATELY: usize = 10;
 
-/// Bytes under way while no rate is known.
-const FIRST: u64 = 1 << 20;
+/// Bytes under way while no rate is known: four pieces of which each is answered in time, were the line one of 64 kbit/s.
+const FIRST: u64 = 256 << 10;
 
 /// Bytes under way on the slowest of lines: three of the smallest pieces.
 const LEAST: u64 = 96 << 10;

@@ -100,7 +100,7 @@ impl Driver {
         for _ in count..wanted {
             let id = ChannelId(standing.next_channel);
             standing.next_channel = standing.next_channel.saturating_add(1);
-            standing.channels.insert(id, Channel::new(id));
+            standing.channels.insert(id, Channel::new(id, now));
             standing.link.open_channel(id);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::channel::{Channel, Ticket};
 use super::{Driver, Standing};
-use crate::sftp::link::{CONTROL, ChannelId, LinkError, LinkErrorKind};
+use crate::sftp::link::{CONTROL, LinkError, LinkErrorKind};
 use crate::sftp::packet::{Kind, Request};
 
 /// What is read so soon after the machine woke may have come before it slept.
@@ -13,8 +13,8 @@ const LEFT_OVER: Duration = Duration::from_millis(500);
 /// How much longer than a silent peer one may take whose SFTP programs answer nothing, though it is there: a disk may be slow.
 const PATIENCE: u32 = 2;
 
-/// How much longer one channel may take when others answer.
-const PATIENCE_WITH_ONE: u32 = 10;
+/// How much longer one channel may take when others answer, and all of them while the disk is being flushed for the control channel.
+const MORE_PATIENCE: u32 = 10;
 
 /// Answers that have been owed for so long are not waited for by whoever wants to stop.
 const OWED: Duration = Duration::from_secs(3);
@@ -77,6 +77,7 @@ impl Driver {
     pub(super) fn doubt(&self, standing: &mut Standing, now: Duration) {
         tracing::info!("the machine was suspended: is the server still there?");
         standing.pulse = Pulse { heard: now, asked: None, doubted: Some(now) };
+        standing.answers = Pulse::new(now);
         self.ask_by_sftp(standing);
     }
 
@@ -95,7 +96,8 @@ impl Driver {
                 return Err(LinkError::new(LinkErrorKind::Silent, detail));
             }
         }
-        let limit = self.settings.silent_after.saturating_mul(PATIENCE);
+        let patience = if is_flushing(standing) { MORE_PATIENCE } else { PATIENCE };
+        let limit = self.settings.silent_after.saturating_mul(patience);
         match standing.answers.next(now, limit, limit) {
             Next::Wait => {}
             Next::Ask => self.ask_by_sftp(standing),
@@ -105,12 +107,27 @@ impl Driver {
                 return Err(LinkError::new(LinkErrorKind::Silent, detail));
             }
         }
-        let limit = self.settings.silent_after.saturating_mul(PATIENCE_WITH_ONE);
+        self.check_channels(standing, now)
+    }
+
+    /// Gives up channels that answer nothing while others do; and the connection, when that has gone on for as long as is waited for any server: a
+    /// disk that hangs does not stop a program that has no need of it.
+    fn check_channels(&mut self, standing: &mut Standing, now: Duration) -> Result<(), LinkError> {
+        let limit = self.settings.silent_after.saturating_mul(MORE_PATIENCE);
         let is_stuck = |channel: &&Channel| {
-            channel.session.outstanding() > 0 && now.saturating_sub(channel.heard) >= limit
+            let owes = !channel.open || channel.session.outstanding() > 0;
+            owes && now.saturating_sub(channel.heard) >= limit
         };
-        let stuck: Vec<ChannelId> = standing.bulk().filter(is_stuck).map(|channel| channel.id).collect();
-        for id in stuck {
+        let stuck: Vec<_> =
+            standing.bulk().filter(is_stuck).map(|channel| (channel.id, channel.heard)).collect();
+        for (id, heard) in stuck {
+            let since = *self.trouble.get_or_insert(heard);
+            let silent = now.saturating_sub(since);
+            if silent >= self.settings.give_up_after {
+                let detail =
+                    format!("the server has answered nothing that matters for {} s", silent.as_secs());
+                return Err(LinkError::new(LinkErrorKind::Silent, detail));
+            }
             self.lose_channel(standing, id, "it answered nothing for too long");
         }
         Ok(())
@@ -139,6 +156,15 @@ impl Driver {
             control.session.send(&Request::RealPath { path: b".".to_vec() }, Ticket::Pulse);
         }
     }
+}
+
+/// Whether the control channel waits for a disk to be flushed: all that is asked there waits with it.
+fn is_flushing(standing: &Standing) -> bool {
+    let is_flush = |ticket: &Ticket| match ticket {
+        Ticket::Request(submission) => submission.request.kind() == Kind::Fsync,
+        Ticket::Limits | Ticket::Pulse => false,
+    };
+    standing.channels.get(&CONTROL).is_some_and(|control| control.session.tickets().any(is_flush))
 }
 
 #[cfg(test)]

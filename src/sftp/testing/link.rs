@@ -103,6 +103,11 @@ impl MachineLink {
             Some(Fault::CutBefore | Fault::CutAfter) => self.dead = Some(now),
             Some(Fault::Silence) => self.silent = true,
             Some(Fault::Hang) => self.hung = true,
+            Some(Fault::HangChannel) => {
+                if let Some(channel) = self.channels.get_mut(&id) {
+                    channel.hung = true;
+                }
+            }
             Some(Fault::CloseChannel) => {
                 self.later(Duration::ZERO, LinkEvent::Closed(id, "as told".to_owned()));
             }
@@ -159,6 +164,9 @@ impl Link for MachineLink {
         let Some(open) = self.channels.get_mut(&channel) else {
             return 0;
         };
+        if open.hung {
+            return taken;
+        }
         open.input.push(&bytes[..taken]);
         let mut packets = Vec::new();
         while let Some(packet) = open.input.next_packet().unwrap() {

@@ -71,6 +71,8 @@ pub enum Fault {
     Silence,
     /// The SFTP programs take all and answer nothing from then on; the server itself gives signs of life.
     Hang,
+    /// The SFTP program of its channel takes all and answers nothing from then on.
+    HangChannel,
     /// Its channel ends.
     CloseChannel,
     /// The answer is no packet.

@@ -21,6 +21,8 @@ pub(super) struct ServerChannel {
     next: u32,
     free: Vec<u32>,
     pub(super) swapped: Option<Vec<u8>>,
+    /// It takes all and answers nothing.
+    pub(super) hung: bool,
 }
 
 pub(super) struct Parsed {

@@ -215,6 +215,43 @@ fn a_server_that_lives_while_its_sftp_programs_hang_is_given_up() {
 }
 
 #[test]
+fn a_channel_that_alone_hangs_is_given_up_and_a_disk_that_hangs_in_the_end() {
+    let patient = Settings { silent_after: Duration::from_millis(100), ..settings() };
+    for kind in [Kind::Open, Kind::Write, Kind::Fsync] {
+        let machine = machine();
+        let store = store_with(&machine, patient.clone());
+        machine.fault(Some(kind), 0, Fault::HangChannel);
+        let whole = pattern(1_000_000);
+        put(&store, "bags/aa/one", &whole, Class::Bulk).unwrap();
+        assert!(machine.file("/repo/bags/aa/one").unwrap() == whole, "{kind:?}");
+        assert_eq!(machine.connections(), 1, "{kind:?}");
+    }
+    let machine = machine();
+    let store = store_with(&machine, Settings { give_up_after: Duration::from_secs(2), ..patient });
+    for _ in 0..50 {
+        machine.fault(Some(Kind::Write), 0, Fault::HangChannel);
+    }
+    let error = put(&store, "bags/aa/one", &pattern(1_000_000), Class::Bulk).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+    machine.forget_faults();
+}
+
+#[test]
+fn a_server_that_lets_in_and_never_answers_is_given_up_in_the_end() {
+    let machine = machine();
+    let settings = Settings { silent_after: Duration::from_millis(200), ..settings() };
+    let store = store_with(&machine, Settings { give_up_after: Duration::from_secs(2), ..settings });
+    assert!(store.list(&name("keys")).wait().is_ok());
+    for _ in 0..50 {
+        machine.fault(Some(Kind::OpenDir), 0, Fault::Hang);
+    }
+    let error = store.list(&name("keys")).wait().unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Unreachable, "{error}");
+    assert!(machine.connections() > 2);
+    machine.forget_faults();
+}
+
+#[test]
 fn a_server_that_owes_answers_for_seconds_is_not_waited_for_by_whoever_wants_to_stop() {
     let machine = machine();
     let store = store_with(&machine, Settings { silent_after: Duration::from_secs(60), ..settings() });
