@@ -53,6 +53,9 @@ const LOOK: Duration = Duration::from_millis(300);
 /// Whoever has not ended so long after the wish to stop is told of.
 const SOON: Duration = Duration::from_secs(1);
 
+/// Answers that are still owed so long after the wish to stop are not waited for.
+const OWED: Duration = Duration::from_secs(3);
+
 /// How long what is under way may take at most after the wish to stop.
 const LONGEST: Duration = Duration::from_secs(15);
 
@@ -93,7 +96,12 @@ fn wind_up(reach: &Reach, screen: &Screen) {
     let mut is_told = false;
     loop {
         let since = clock.monotonic().saturating_sub(begun);
-        reach.give_up(if since < LONGEST { GiveUp::IfSilent } else { GiveUp::Anyway });
+        reach.give_up(match since {
+            _ if since >= LONGEST => GiveUp::Anyway,
+            // What was owed before the wish to stop may come yet.
+            _ if since >= OWED => GiveUp::IfSilent,
+            _ => GiveUp::IfGone,
+        });
         if since >= SOON && !is_told {
             is_told = true;
             screen.say(&format!(

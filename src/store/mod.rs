@@ -63,6 +63,8 @@ pub struct Traffic {
 /// Which servers are given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GiveUp {
+    /// One that is out of reach.
+    IfGone,
     /// One that is out of reach, or has owed answers for some seconds and gives none.
     IfSilent,
     /// Any.

@@ -6,6 +6,7 @@
 //! asked need not wait yet. Files whose length is not known are begun at their end, which tells it. Listings are counted when
 //! they are there.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -71,6 +72,8 @@ struct Bucket {
     free: Mutex<Duration>,
     clock: Arc<dyn Clock>,
     pause: Arc<Pause>,
+    /// Nobody waits any more.
+    is_open: AtomicBool,
 }
 
 impl Throttled {
@@ -174,12 +177,23 @@ impl Downward {
 
 impl Bucket {
     fn new(rate: Option<u64>, clock: Arc<dyn Clock>, pause: Arc<Pause>) -> Self {
-        Self { rate: rate.map(|rate| rate.max(1)), free: Mutex::new(clock.monotonic()), clock, pause }
+        Self {
+            rate: rate.map(|rate| rate.max(1)),
+            free: Mutex::new(clock.monotonic()),
+            clock,
+            pause,
+            is_open: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on nothing has to wait: it will fail without being sent.
+    fn open(&self) {
+        self.is_open.store(true, Ordering::Relaxed);
     }
 
     /// Waits until it is these bytes' turn.
     fn take(&self, bytes: u64) {
-        let Some(rate) = self.rate else { return };
+        let Some(rate) = self.rate.filter(|_| !self.is_open.load(Ordering::Relaxed)) else { return };
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
         let needed = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
         let wait = {
@@ -260,6 +274,10 @@ impl Store for Throttled {
 
     fn give_up(&self, when: GiveUp) {
         self.down.inner.give_up(when);
+        if when == GiveUp::Anyway {
+            self.up.open();
+            self.down.bucket.open();
+        }
     }
 
     fn traffic(&self) -> Traffic {
@@ -414,6 +432,16 @@ mod tests {
         assert_eq!(first.wait().unwrap().len(), 1_000_000);
         assert_eq!(gone.wait().unwrap_err().kind, ErrorKind::NotFound);
         assert!(clock.monotonic() >= Duration::from_millis(1_500));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_store_that_was_given_up() {
+        let (_, clock, store) = throttled(Rates { up: Some(1000), down: None });
+        let before = clock.monotonic();
+        store.give_up(GiveUp::Anyway);
+        let mut upload = store.create(&Name::join(&["file.part"]), Class::Bulk);
+        upload.append(vec![1; 1_000_000]).unwrap();
+        assert_eq!(clock.monotonic(), before);
     }
 
     #[test]

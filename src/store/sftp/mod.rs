@@ -197,7 +197,11 @@ impl Store for SftpStore {
     }
 
     fn give_up(&self, when: GiveUp) {
-        self.remote.client.give_up(when == GiveUp::Anyway);
+        self.remote.client.give_up(|is_silent| match when {
+            GiveUp::IfGone => false,
+            GiveUp::IfSilent => is_silent,
+            GiveUp::Anyway => true,
+        });
     }
 
     fn traffic(&self) -> Traffic {
