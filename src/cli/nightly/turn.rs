@@ -125,11 +125,22 @@ fn sweep(dir: &Path, is_unwanted: impl Fn(&Metadata) -> bool) {
         }
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-        if let Ok(file) = options.open(entry.path())
-            && flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-        {
-            let _ = fs::remove_file(entry.path());
+        if let Ok(file) = options.open(entry.path()) {
+            remove(&file, &entry.path());
         }
+    }
+}
+
+/// Removes the file at `path` if it is this one, and nobody has locked it.
+fn remove(file: &File, path: &Path) {
+    // Since it was opened, it may have been removed by another, and the file there now be somebody's turn.
+    let is_there = || {
+        let (Ok(this), Ok(there)) = (file.metadata(), path.symlink_metadata()) else { return false };
+        (this.dev(), this.ino()) == (there.dev(), there.ino())
+    };
+    // Only who holds the lock removes it, so while it is ours it stays what is there.
+    if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() && is_there() {
+        let _ = fs::remove_file(path);
     }
 }
 
@@ -237,6 +248,24 @@ mod tests {
         let Asked::Ours(turn) = turns.ask(&backup) else { panic!("not taken") };
         assert!(matches!(turns.ask(&backup), Asked::Taken(_)));
         drop(turn);
+    }
+
+    #[test]
+    fn whoever_was_late_to_remove_a_file_leaves_the_next_one() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let turns = Turns::new([dir.path().to_owned()]);
+        let backup = ["/r", "laptop"];
+        let (late, place) = turns.file(&backup).expect("opened, and not locked yet");
+        let places = fs::read_dir(place).expect("it was made");
+        let path = places.map(|entry| entry.expect("an entry").path()).next().expect("a file");
+        turns.clear();
+        let Asked::Ours(turn) = turns.ask(&backup) else { panic!("not taken") };
+        remove(&late, &path);
+        assert!(path.exists(), "it is another one by now");
+        assert!(matches!(turns.ask(&backup), Asked::Taken(_)));
+        drop(turn);
+        remove(&File::open(&path).expect("there"), &path);
+        assert!(!path.exists());
     }
 
     #[test]
