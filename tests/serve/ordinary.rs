@@ -204,8 +204,8 @@ fn sshd_append_only_goes_on_after_a_cut_and_after_a_kill() {
 /// A backup costs as many waits through `kitbag serve` as through OpenSSH's server.
 #[test]
 fn sshd_append_only_costs_no_waits() {
-    let waits = |forced: bool| {
-        let site = Site::new("--append-only")?.with_relay(Link::delayed(Duration::from_millis(50)));
+    let waits = |forced: bool, delay: Duration| {
+        let site = Site::new("--append-only")?.with_relay(Link::delayed(delay));
         fs::create_dir(site.kitbag.path("srv/backups")).unwrap();
         let public = fs::read_to_string(site.server.identity().with_extension("pub")).unwrap();
         if !forced {
@@ -236,8 +236,15 @@ fn sshd_append_only_costs_no_waits() {
         });
         Some([unchanged, changed, without_cache])
     };
-    let (Some(forced), Some(plain)) = (waits(true), waits(false)) else { return };
-    let all = format!("serve {forced:?}, sftp-server {plain:?}");
-    assert!(forced.iter().zip(&plain).all(|(forced, plain)| *forced <= plain + 1), "{all}");
-    assert!(forced[0] <= 4, "{all}");
+    let mut seen = Vec::new();
+    // A machine under load, too slow to have the next question ready when the answer comes, waits once more than it must. The longer the line, the
+    // less so; but what the server makes the client wait for is waited for on every line.
+    for delay in [50, 200, 600].map(Duration::from_millis) {
+        let (Some(forced), Some(plain)) = (waits(true, delay), waits(false, delay)) else { return };
+        if forced[0] <= 4 && forced.iter().zip(&plain).all(|(forced, plain)| *forced <= plain + 1) {
+            return;
+        }
+        seen.push(format!("serve {forced:?}, sftp-server {plain:?} over {delay:?}"));
+    }
+    panic!("{}", seen.join("; "));
 }
