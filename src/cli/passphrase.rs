@@ -133,7 +133,7 @@ impl Source {
     }
 }
 
-/// From a file that nobody else can have written. That everybody can read it is told.
+/// From a file of this user, or of root. That its group can write it, or everybody can read it, is told.
 fn from_own_file(path: &Path, screen: &Screen) -> Result<Passphrase, Failure> {
     let shown = escape(path.as_os_str().as_encoded_bytes());
     let cannot = |error: io::Error| {
@@ -145,17 +145,37 @@ fn from_own_file(path: &Path, screen: &Screen) -> Result<Passphrase, Failure> {
     })?;
     let metadata = file.metadata().map_err(cannot)?;
     // Of a pipe nobody else can read, whatever its mode says.
-    if metadata.is_file() && metadata.mode() & 0o022 != 0 {
-        return Err(Failure::failed(format!("the passphrase file {shown} can be changed by others"))
-            .hint(format!("say chmod 600 {shown}")));
-    }
-    if metadata.is_file() && metadata.mode() & 0o004 != 0 {
-        screen.tell(
-            Level::Warning,
-            &format!("kitbag: the passphrase file {shown} can be read by everybody on this machine; say chmod 600 {shown}"),
-        );
+    if metadata.is_file() {
+        let user = rustix::process::geteuid().as_raw();
+        if let Some(open_to) = trusted(&shown, (metadata.uid(), metadata.mode()), user)? {
+            let warning =
+                format!("kitbag: the passphrase file {shown} can be {open_to}; say chmod 600 {shown}");
+            screen.tell(Level::Warning, &warning);
+        }
     }
     bounded(file).map_err(cannot)
+}
+
+/// Whether a file of that owner and mode holds this user's secret; to whom it is more open than a secret should be.
+///
+/// # Errors
+/// Another user owns it, or everybody can write it. A group may be the user's own, for which umask 002 is usual.
+fn trusted(shown: &str, (owner, mode): (u32, u32), user: u32) -> Result<Option<&'static str>, Failure> {
+    if owner != user && owner != 0 {
+        let whose = if user == 0 { "root" } else { "you or root" };
+        return Err(Failure::failed(format!("the passphrase file {shown} belongs to the user {owner}"))
+            .hint(format!("it must belong to {whose}: say chown, or name another file")));
+    }
+    if mode & 0o002 != 0 {
+        return Err(Failure::failed(format!("the passphrase file {shown} can be changed by everybody"))
+            .hint(format!("say chmod 600 {shown}")));
+    }
+    Ok(match (mode & 0o020 != 0, mode & 0o004 != 0) {
+        (true, true) => Some("changed by its group and read by everybody on this machine"),
+        (true, false) => Some("changed by its group"),
+        (false, true) => Some("read by everybody on this machine"),
+        (false, false) => None,
+    })
 }
 
 fn from_file(path: &Path) -> io::Result<Passphrase> {
@@ -269,13 +289,42 @@ mod tests {
     fn what_others_can_change_is_no_secret() {
         use std::os::unix::fs::PermissionsExt as _;
         let file = tempfile::NamedTempFile::new().expect("a file");
-        for (mode, is_taken) in [(0o600, true), (0o640, true), (0o644, true), (0o620, false), (0o602, false)]
-        {
+        for (mode, is_taken) in [
+            (0o600, true),
+            (0o640, true),
+            (0o644, true),
+            (0o664, true),
+            (0o620, true),
+            (0o602, false),
+            (0o666, false),
+        ] {
             std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(mode)).expect("changed");
             let read = passphrase(&Source::File(file.path().to_path_buf()));
             assert_eq!(read.is_ok(), is_taken, "{mode:o}");
             assert!(read.err().is_none_or(|failure| failure.to_string().contains("chmod 600")));
         }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_no_secret() {
+        for (owner, user, is_taken) in
+            [(0, 0, true), (1000, 1000, true), (0, 1000, true), (1000, 0, false), (1001, 1000, false)]
+        {
+            let judged = trusted("secret", (owner, 0o100_600), user);
+            assert_eq!(judged.is_ok(), is_taken, "{owner} {user}");
+            let told = judged.err().map_or_else(String::new, |failure| failure.to_string());
+            assert!(is_taken || told.contains(&format!("secret belongs to the user {owner}")), "{told}");
+        }
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("not run to its end: only root can give files away");
+            return;
+        }
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), "secret").expect("written");
+        let source = Source::File(file.path().to_path_buf());
+        assert!(passphrase(&source).is_ok());
+        std::os::unix::fs::chown(file.path(), Some(1), None).expect("given away");
+        assert!(passphrase(&source).is_err());
     }
 
     #[test]
