@@ -77,7 +77,12 @@ fn a_passphrase_file_is_for_its_owner() {
     };
     assert_eq!(open(0o640).code(0).stderr, "", "a group may be meant to");
     open(0o644).code(0).says(&["passphrase file old can be read by everybody", "chmod 600 old"]);
-    open(0o620).code(1).says(&["passphrase file old can be changed by others", "chmod 600 old"]);
+    // What umask 002 makes, where the group is the user's own.
+    open(0o664)
+        .code(0)
+        .says(&["passphrase file old can be changed by its group and read by", "chmod 600 old"]);
+    open(0o660).code(0).says(&["passphrase file old can be changed by its group;", "chmod 600 old"]);
+    open(0o602).code(1).says(&["passphrase file old can be changed by everybody", "chmod 600 old"]);
 }
 
 #[test]
@@ -147,8 +152,12 @@ fn damage_is_told_with_what_helps_now() {
     check().code(4).says(&["kitbag backup --reread"]);
     kitbag.run(["backup", "--reread", "docs"]).code(0);
     let told = check().code(4);
-    told.says(&["kitbag forget", "kitbag gc", "later generations do without it"]);
+    told.says(&["kitbag forget", "kitbag gc", "later generations do without it", "--read-data --repair"]);
     assert!(!told.stderr.contains("--reread"), "what has helped is not advised again: {}", told.stderr);
+    kitbag.run(["fsck", "--read-data", "--repair"]).code(4);
+    let told = check().code(4);
+    told.says(&["kitbag forget", "kitbag gc", "later generations do without it"]);
+    assert!(!told.stderr.contains("--repair"), "no index offers it any more: {}", told.stderr);
     kitbag.run(["forget", "latest~1"]).code(0);
     kitbag.run(["gc"]).code(0);
     let sound = check().code(0).stdout;

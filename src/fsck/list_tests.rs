@@ -1,6 +1,6 @@
 //! What bag lists count, what garbage collection has given up, and what is remembered of a check.
 
-use super::tests::{Bench, Blow, check, noise, rewrite, strike};
+use super::tests::{Bench, Blow, check, fsck, noise, rewrite, strike};
 use super::*;
 use crate::bag::format::HEADER;
 use crate::bag::{Packer, PackerEvents, PackerOptions, StoredBag};
@@ -12,6 +12,7 @@ use crate::condemned::{Doomed, List};
 use crate::crypto::Kind;
 use crate::generation::baglist;
 use crate::generation::format::encode_bucket;
+use crate::monitor::collect::Collect;
 use crate::monitor::{Change, Counter, Problem};
 use crate::sealed;
 use crate::store::Name;
@@ -116,10 +117,25 @@ fn what_was_found_damaged_is_stored_again_by_the_next_reread() {
     let hits =
         collect.problems().iter().filter(|line| line.contains(&healed.generation.id.to_string())).count();
     assert_eq!(hits, 0, "{:#?}", collect.problems());
-    // What helped once is not said again: only forgetting helps those that were hit.
-    for line in collect.problems() {
-        assert!(line.contains("kitbag forget") && !line.contains("--reread"), "{line}");
-    }
+    // What helped once is not said again. But the index still offers the bag to whoever knows nothing of the damage.
+    let says = |collect: &Collect, offers: bool| {
+        let lines = collect.problems();
+        assert!(lines.iter().any(|line| line.contains(name.last())), "{lines:#?}");
+        for line in lines {
+            assert!(line.contains("kitbag forget") && line.contains("kitbag gc"), "{line}");
+            assert!(!line.contains("--reread"), "{line}");
+            assert_eq!(line.contains("kitbag fsck --read-data --repair"), offers, "{line}");
+        }
+    };
+    says(&collect, true);
+    let data = || Some(Portion::default());
+    let (_, collect) =
+        fsck(&bench.repository, &Options { read_data: data(), repair: true, ..Options::default() });
+    says(&collect, false);
+    says(&check(&bench.repository, true).1, false);
+    // A repair that does not read it takes it in again.
+    fsck(&bench.repository, &Options { repair: true, ..Options::default() });
+    says(&check(&bench.repository, true).1, true);
 
     // What is well again, or gone, is trusted again.
     bench.memory.delete(&name);
@@ -129,6 +145,24 @@ fn what_was_found_damaged_is_stored_again_by_the_next_reread() {
     bench.repository.cache().note_damaged([BagId([1; 16])], |_| false);
     check(&bench.repository, false);
     assert!(bench.repository.cache().damaged().is_empty());
+}
+
+#[test]
+fn a_damaged_bag_that_nobody_needs_is_for_gc() {
+    let bench = Bench::filled();
+    let name = bench.bag(BagKind::Data);
+    strike(&bench.memory, &name, Blow::Flip(HEADER + 30));
+    for generation in bench.names("generations") {
+        bench.memory.delete(&generation);
+    }
+    for (repair, offers) in [(false, true), (true, false), (false, false)] {
+        let options = Options { read_data: Some(Portion::default()), repair, ..Options::default() };
+        let (_, collect) = fsck(&bench.repository, &options);
+        let problems = collect.problems();
+        let line = problems.iter().find(|line| line.contains("no generation needs it: ")).unwrap();
+        assert!(line.contains(name.last()) && line.ends_with("`kitbag gc` removes it"), "{line}");
+        assert_eq!(line.contains("kitbag fsck --read-data --repair"), offers, "{line}");
+    }
 }
 
 #[test]

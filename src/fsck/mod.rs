@@ -240,6 +240,7 @@ fn check(
         graph: &graph,
         source: &source,
         report,
+        repairs: session.is_some(),
         now: clock.now(),
         cancel,
     };

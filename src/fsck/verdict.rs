@@ -39,6 +39,8 @@ pub struct Verdict<'a> {
     pub source: &'a Source,
     /// Who hears.
     pub report: &'a Report<'a>,
+    /// Whether the index is made anew afterwards, without the bags that are damaged.
+    pub repairs: bool,
     /// The time.
     pub now: Timestamp,
     /// Whether to go on.
@@ -83,7 +85,7 @@ impl Verdict<'_> {
                 self.unlisted(one, bags);
             }
         }
-        self.tell_hits(&held, hits, &gone)?;
+        self.tell_hits(&held, hits, &gone, &claimed)?;
         if contents.lost_records == 0 {
             self.tell_orphans(&reach, &claimed, listing);
         }
@@ -204,6 +206,7 @@ impl Verdict<'_> {
         held: &[Held],
         hits: BTreeMap<BagNo, Hit>,
         gone: &BTreeSet<usize>,
+        claimed: &BTreeSet<BagNo>,
     ) -> Result<(), FsckError> {
         let appeared = self.appeared(&hits)?;
         let mut blame = Blame::new(self.bags, self.graph, self.source, self.cancel);
@@ -245,20 +248,28 @@ impl Verdict<'_> {
                 hit.wrongs.push("it does not hold all that generations refer to in it".to_owned());
             }
             let what = hit.wrongs.join("; ");
-            let mut advice = advice(held, &hit.generations, kind);
-            if is_given_up {
+            let advice = match self.is_offered(number, claimed).then(|| repair(kind)) {
                 // Collecting is the last thing to do.
-                advice = store_again(kind);
-            }
-            let affected = self.affected(held, &hit.generations, paths.get(&number), advice);
+                _ if is_given_up => store_again(kind),
+                repair if hit.generations.is_empty() => remove(repair),
+                repair if is_followed(held, &hit.generations) => forget(repair),
+                _ => store_again(kind),
+            };
+            let affected = self.affected(held, &hit.generations, paths.get(&number), &advice);
             self.report.damage(&name, format!("{what}; {affected}"));
         }
         Ok(())
     }
 
+    /// Whether backups may refer to a damaged bag: the index claims it, and a repair would end that. (Of one that is missing, a claim does no harm.)
+    fn is_offered(&self, number: BagNo, claimed: &BTreeSet<BagNo>) -> bool {
+        let is_left_out = self.bags.get(number).is_some() && self.bags.wrongs().contains_key(&number);
+        is_left_out && claimed.contains(&number) && !self.repairs
+    }
+
     fn affected(&self, held: &[Held], hit: &[usize], paths: Option<&Paths>, advice: &str) -> String {
         if hit.is_empty() {
-            return "no generation needs it: run `kitbag fsck --repair` so that none ever will".to_owned();
+            return format!("no generation needs it: {advice}");
         }
         let mut by_client: BTreeMap<String, Vec<&Held>> = BTreeMap::new();
         for one in hit.iter().filter_map(|at| held.get(*at)) {
@@ -328,8 +339,8 @@ impl Verdict<'_> {
     }
 }
 
-/// What to do about a bag that hits these generations: have the next one store again what was lost, or, where that has happened, forget those that were hit.
-fn advice(held: &[Held], hit: &[usize], kind: Option<BagKind>) -> &'static str {
+/// Whether each of these generations has a later one of the same client and roots that is not among them: what was lost has been stored again.
+fn is_followed(held: &[Held], hit: &[usize]) -> bool {
     fn roots(one: &Held) -> impl Iterator<Item = &[u8]> {
         one.record.roots.iter().map(|root| &root.path[..])
     }
@@ -340,25 +351,43 @@ fn advice(held: &[Held], hit: &[usize], kind: Option<BagKind>) -> &'static str {
             && at(other) > at(one)
             && roots(other).eq(roots(one))
     };
-    let is_followed = |one: &Held| {
+    let has_later = |one: &Held| {
         held.iter().enumerate().any(|(number, other)| !hit.contains(&number) && follows(one, other))
     };
-    match hit.iter().filter_map(|at| held.get(*at)).all(is_followed) {
-        true => {
-            "later generations do without it, and these can be restored but for that: when they are not needed any more, forget them by `kitbag forget`, and `kitbag gc` removes it"
-        }
-        false => store_again(kind),
+    hit.iter().filter_map(|at| held.get(*at)).all(has_later)
+}
+
+/// What finds the damage of a bag of this kind again, and takes the bag out of the index.
+fn repair(kind: Option<BagKind>) -> &'static str {
+    match kind {
+        Some(BagKind::Tree) | None => "kitbag fsck --repair",
+        Some(BagKind::Data) => "kitbag fsck --read-data --repair",
     }
 }
 
-fn store_again(kind: Option<BagKind>) -> &'static str {
-    match kind {
-        Some(BagKind::Tree) | None => {
-            "run `kitbag fsck --repair` and then `kitbag backup --reread`, which stores what is still there again, for generations from then on"
-        }
-        Some(BagKind::Data) => {
-            "run `kitbag fsck --read-data --repair` and then `kitbag backup --reread`, which stores what is still there again, for generations from then on"
-        }
+/// What to do where generations that were hit are not whole anew.
+fn store_again(kind: Option<BagKind>) -> String {
+    format!(
+        "run `{}` and then `kitbag backup --reread`, which stores what is still there again, for generations from then on",
+        repair(kind)
+    )
+}
+
+/// What to do where later generations are whole. Only this machine's cache may know that the bag is not to be relied on: as long as the index claims it, others refer to it.
+fn forget(repair: Option<&str>) -> String {
+    let first = repair.map_or_else(String::new, |repair| {
+        format!("run `{repair}`, so that no later backup refers to it again; ")
+    });
+    format!(
+        "later generations do without it, and these can be restored but for that: {first}when they are not needed any more, forget them by `kitbag forget`, and `kitbag gc` removes it"
+    )
+}
+
+/// What to do where no generation needs the bag.
+fn remove(repair: Option<&str>) -> String {
+    match repair {
+        Some(repair) => format!("run `{repair}` so that none ever will, and `kitbag gc` removes it"),
+        None => "`kitbag gc` removes it".to_owned(),
     }
 }
 
