@@ -61,12 +61,31 @@ fn nothing_is_left_when_all_is_cleared() {
     };
     assert_eq!(names().len(), 4, "a repository's, its place, its turn, and a tag: {:?}", names());
     kitbag.run(["cache", "clear"]).code(0);
-    assert_eq!(names(), ["CACHEDIR.TAG"]);
+    assert!(!kitbag.path("home/.cache/kitbag").exists(), "what it has made goes with it");
     kitbag.run(["backup", "tree"]).code(0);
     // Not so of one of them.
     let id = json_field(&kitbag.run(["cache", "info", "--json"]).code(0).stdout, "repository").to_owned();
     kitbag.run(["cache", "clear", &id]).code(0);
     assert_eq!(names(), ["CACHEDIR.TAG", "locations", "turns"]);
+}
+
+#[test]
+fn what_others_keep_beside_the_cache_is_not_cleared() {
+    let kitbag = backed_up();
+    let id = "0123456789abcdef0123456789abcdef";
+    let theirs = ["photos/locations/Rome/one", "photos/turns/two"].map(str::to_owned);
+    let theirs = [&theirs[..], &[format!("photos/{id}/bags/three"), "photos/four".to_owned()]].concat();
+    theirs.iter().for_each(|name| kitbag.write(name, "a photograph"));
+    kitbag.run(["--cache-dir", "photos", "backup", "tree"]).code(0);
+    kitbag.run(["--cache-dir", "photos", "cache", "clear", id]).code(1);
+    kitbag.run(["--cache-dir", "photos", "cache", "clear"]).code(0);
+    for name in &theirs {
+        assert_eq!(fs::read_to_string(kitbag.path(name)).expect(name), "a photograph");
+    }
+    let names = fs::read_dir(kitbag.path("photos")).expect("it is there").flatten();
+    let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+    names.sort();
+    assert_eq!(names, [id, "four", "locations", "turns"]);
 }
 
 #[test]

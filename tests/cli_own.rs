@@ -74,19 +74,27 @@ fn a_cache_that_is_named_is_saved() {
 }
 
 #[test]
-fn a_cache_that_a_generation_holds_is_not_compared() {
+fn what_only_has_the_name_of_a_cache_is_saved_and_compared() {
     let kitbag = Kitbag::with_repository();
-    kitbag.write("home/letter", "dear");
-    kitbag.write("elsewhere/locations/old", "x");
-    kitbag.write("elsewhere/letter", "x");
+    let theirs = [
+        "photos/locations/Rome/one",
+        "photos/turns/two",
+        "photos/0123456789abcdef0123456789abcdef/bags/three",
+        "photos/four",
+    ];
+    theirs.iter().for_each(|name| kitbag.write(name, "a photograph"));
     kitbag.settle();
-    kitbag.run(["--cache-dir", "cache", "backup", "home", "elsewhere"]).code(0);
-    kitbag.write("elsewhere/locations/old", "changed");
-    kitbag.run(["--cache-dir", "cache", "diff", "latest", "live"]).code(1);
-    kitbag.run(["--cache-dir", "cache", "verify"]).code(3);
-    assert_eq!(
-        kitbag.run(["--cache-dir", "elsewhere", "diff", "latest", "live"]).code(1).stdout.lines().count(),
-        1
-    );
-    kitbag.run(["--cache-dir", "elsewhere", "verify", "--random", "100"]).code(0);
+    let run = |more: &[&str]| kitbag.run([&["--cache-dir", "photos"], more].concat());
+    let first = run(&["backup", "photos"]).code(0);
+    let names = saved(&kitbag);
+    for name in theirs {
+        assert!(names.iter().any(|saved| saved[1..] == *name), "{name} is not in {names:?}");
+    }
+    // The repository's cache is left out, which is told.
+    first.says(&["/photos/", "this is part of kitbag's cache", "left out"]);
+    assert!(!names.iter().any(|name| name.contains("/index")), "{names:?}");
+    assert!(!kitbag.path("photos/CACHEDIR.TAG").exists());
+    kitbag.write("photos/locations/Rome/one", "changed");
+    run(&["diff", "latest", "live"]).code(1);
+    run(&["verify"]).code(3);
 }

@@ -229,7 +229,7 @@ fn attempt(
     // What is met of bags in which damage was found is stored again.
     repository.cache().damaged().into_iter().for_each(|bag| shelf.distrust(bag));
     let stores = [repository.store().clone(), repository.cached().clone()];
-    let keep_in = repository.cache().directory("unfinished");
+    let keep_in = repository.cache().directory(crate::cache::UNFINISHED);
     let packing = PackerOptions { keep_in, ..PackerOptions::new(options.level, options.workers) };
     let packer = Arc::new(Packer::new(stores, repository.sealing(), packing, shelf.clone()));
     let run = Run {

@@ -3,7 +3,6 @@
 //! The directory above the caches of the repositories holds, for each location a repository was opened at, its id and copies of its configuration and key slots. A repository that
 //! was replaced or moved is noticed when the server has answered: what is here is a guess.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::file::{Filling, Reader};
-use super::{Cache, CacheError, Kind, TAG, private_directory, tag};
+use super::own::{self, LOCATIONS};
+use super::{Cache, CacheError, Kind, private_directory};
 use crate::base::codec;
 use crate::base::id::{KeySlotId, RepositoryId};
 
@@ -52,11 +52,8 @@ impl CacheHome {
     /// # Errors
     /// When the directory cannot be used, in a sentence for the user.
     pub fn open(root: &Path) -> Result<Self, CacheError> {
-        private_directory(root)?;
-        private_directory(&root.join("locations"))?;
-        if !root.join(TAG).exists() && holds_nothing_else(root) {
-            tag(root);
-        }
+        own::home_directory(root)?;
+        private_directory(&root.join(LOCATIONS))?;
         Ok(Self { root: root.to_owned() })
     }
 
@@ -81,7 +78,7 @@ impl CacheHome {
     }
 
     fn read(&self, name: &str) -> Option<Known> {
-        let reader = Reader::open(&self.root.join("locations").join(name), Kind::Record, name).ok()?;
+        let reader = Reader::open(&self.root.join(LOCATIONS).join(name), Kind::Record, name).ok()?;
         let bytes = reader.read(0, reader.len()).ok()?;
         codec::decode(&bytes, "known repository", LIMIT).ok()
     }
@@ -93,7 +90,7 @@ impl CacheHome {
         }
         let (name, path) = self.entry(location);
         let write = || {
-            let mut filling = Filling::new(&self.root.join("locations"))?;
+            let mut filling = Filling::new(&self.root.join(LOCATIONS))?;
             filling.append(&codec::encode(known))?;
             filling.finish(&path, Kind::Record, &name)
         };
@@ -105,7 +102,7 @@ impl CacheHome {
     /// Whether this repository was opened at any location that is not forgotten.
     #[must_use]
     pub fn is_known(&self, id: RepositoryId) -> bool {
-        let entries = fs::read_dir(self.root.join("locations")).into_iter().flatten();
+        let entries = fs::read_dir(self.root.join(LOCATIONS)).into_iter().flatten();
         let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.any(|name| self.read(&name).is_some_and(|known| known.repository == id))
     }
@@ -115,23 +112,25 @@ impl CacheHome {
         let _ = fs::remove_file(self.entry(location).1);
     }
 
-    /// Forgets what was opened at any location, for good: who is going to remember another one opens the directory anew.
+    /// Forgets what was opened at any location, for good: who is going to remember another one opens the directory anew. What others keep beside it stays.
     ///
     /// # Errors
     /// What the system says.
     pub fn forget_all(&self) -> io::Result<()> {
-        match fs::remove_dir_all(self.root.join("locations")) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        own::remove_locations(&self.root.join(LOCATIONS))
+    }
+
+    /// Removes the directory itself if it was kitbag's alone, and nothing is left in it but its tag.
+    pub fn leave(&self) {
+        own::leave(&self.root);
     }
 
     /// The repositories that have a cache here.
     #[must_use]
     pub fn repositories(&self) -> Vec<RepositoryId> {
         let entries = fs::read_dir(&self.root).into_iter().flatten();
-        let mut ids: Vec<_> =
-            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        let caches = entries.flatten().filter(|entry| own::is_repository(&entry.path()));
+        let mut ids: Vec<_> = caches.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         ids.sort();
         ids
     }
@@ -139,44 +138,16 @@ impl CacheHome {
     /// Removes the cache of a repository.
     ///
     /// # Errors
-    /// What the system says; a cache that is not there is removed already.
+    /// What the system says; that there is something else under its name. A cache that is not there is removed already.
     pub fn clear(&self, id: RepositoryId) -> io::Result<()> {
-        match fs::remove_dir_all(self.directory(id)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        own::remove_repository(&self.directory(id))
     }
 
     fn entry(&self, location: &str) -> (String, PathBuf) {
         let name = blake3::hash(location.as_bytes()).to_hex().to_string();
-        let path = self.root.join("locations").join(&name);
+        let path = self.root.join(LOCATIONS).join(&name);
         (name, path)
     }
-}
-
-/// The directories that are kitbag's alone: the one of all caches, unless somebody keeps something else in it, too; then those of kitbag's in it.
-#[must_use]
-pub fn own_directories(root: &Path) -> Vec<PathBuf> {
-    if !root.is_dir() {
-        return Vec::new();
-    }
-    if holds_nothing_else(root) {
-        return vec![root.to_owned()];
-    }
-    let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    entries.filter(|entry| is_own(&entry.file_name())).map(|entry| entry.path()).collect()
-}
-
-/// Whether a directory has nothing in it but what kitbag has put there.
-fn holds_nothing_else(root: &Path) -> bool {
-    fs::read_dir(root).is_ok_and(|entries| {
-        entries.into_iter().all(|entry| entry.is_ok_and(|entry| is_own(&entry.file_name())))
-    })
-}
-
-fn is_own(name: &OsStr) -> bool {
-    let is_repository = |name: &str| name.parse::<RepositoryId>().is_ok();
-    name.to_str().is_some_and(|name| ["locations", "turns", TAG].contains(&name) || is_repository(name))
 }
 
 #[cfg(test)]
@@ -229,27 +200,6 @@ mod tests {
         // Another location's entry says nothing about this one.
         fs::write(home.entry("b").1, &good).unwrap();
         assert_eq!(home.known("b"), None);
-    }
-
-    #[test]
-    fn what_others_keep_there_is_not_kitbags() {
-        let dir = tempfile::tempdir().unwrap();
-        let (alone, shared) = (dir.path().join("alone"), dir.path().join("shared"));
-        fs::create_dir(&shared).unwrap();
-        fs::write(shared.join("letter"), "of somebody").unwrap();
-        let id = RepositoryId::random();
-        for root in [&alone, &shared] {
-            CacheHome::open(root).unwrap().repository(id, 1 << 20).unwrap();
-        }
-        assert_eq!(own_directories(&alone), std::slice::from_ref(&alone));
-        let mut own = own_directories(&shared);
-        own.sort();
-        let mut expected = [shared.join(id.to_string()), shared.join("locations")];
-        expected.sort();
-        assert_eq!(own, expected);
-        // Whoever leaves out what is tagged shall not lose the letter.
-        assert!(alone.join(TAG).exists() && !shared.join(TAG).exists());
-        assert!(own_directories(&dir.path().join("nowhere")).is_empty());
     }
 
     #[test]

@@ -23,6 +23,7 @@
 pub mod damaged;
 pub mod file;
 pub mod known;
+pub mod own;
 
 mod evict;
 
@@ -88,6 +89,9 @@ pub enum CacheError {
 
 /// The name of the directory of the local chunk index ([`Cache::directory`]).
 pub const CHUNK_INDEX: &str = "chunks";
+
+/// The name of the directory of what is kept of a run until it is uploaded ([`Cache::directory`]).
+pub const UNFINISHED: &str = "unfinished";
 
 /// What is there of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -385,11 +389,13 @@ fn is_name(name: &str) -> bool {
 /// The name of the file that marks a directory as a cache.
 const TAG: &str = "CACHEDIR.TAG";
 
+/// What it says.
+const TAG_TEXT: &[u8] =
+    b"Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of kitbag. It may be removed.\n";
+
 /// Marks the directory as a cache for backup programs, this one included. It does without where that fails.
 fn tag(root: &Path) {
-    const TEXT: &[u8] =
-        b"Signature: 8a477f597d28d172789f06886806bc55\n# This is a cache of kitbag. It may be removed.\n";
-    let made = fs::File::create_new(root.join(TAG)).and_then(|mut file| file.write_all(TEXT));
+    let made = fs::File::create_new(root.join(TAG)).and_then(|mut file| file.write_all(TAG_TEXT));
     match made {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             tracing::debug!(%error, "the cache could not be marked as one");

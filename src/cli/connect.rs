@@ -15,7 +15,8 @@ use crate::base::secret::Key32;
 use crate::base::text::escape;
 use crate::base::time::{Clock as _, SystemClock};
 use crate::cache::CacheError;
-use crate::cache::known::{CacheHome, Known, KnownSlot, own_directories};
+use crate::cache::known::{CacheHome, Known, KnownSlot};
+use crate::cache::own::{OwnDirectories, own_directories};
 use crate::chunker::Limits;
 use crate::crypto::{Cost, Secret};
 use crate::live::{Own, OwnPlaces};
@@ -186,8 +187,11 @@ impl Context {
     pub fn own_places(&self) -> OwnPlaces {
         let mut own = OwnPlaces::default();
         let cache = self.settings.cache.iter().map(|cache| &cache.dir);
-        for place in cache.chain(&self.settings.turns).flat_map(|dir| own_directories(dir)) {
-            own.add(Own::Cache, &place);
+        for place in cache.chain(&self.settings.turns) {
+            match own_directories(place) {
+                OwnDirectories::Whole(whole) => own.add(Own::Cache, &whole),
+                OwnDirectories::Among(parts) => parts.iter().for_each(|part| own.add(Own::CachePart, part)),
+            }
         }
         if let Ok(Location::Local(path)) = self.location() {
             own.add(Own::Repository, &path);

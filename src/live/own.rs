@@ -22,8 +22,10 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 /// What a place is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Own {
-    /// Part of the local cache.
+    /// The directory of the local cache.
     Cache,
+    /// Part of the local cache, in a directory that holds something else, too.
+    CachePart,
     /// The repository.
     Repository,
     /// Where a repository is mounted.
@@ -42,6 +44,7 @@ impl Own {
     pub fn note(self) -> Option<&'static str> {
         match self {
             Self::Cache => None,
+            Self::CachePart => Some("this is part of kitbag's cache, so it is left out"),
             Self::Repository => Some("this is the repository itself, so it is left out"),
             Self::Mount => Some("a repository is mounted here, so what it shows is left out"),
         }

@@ -128,6 +128,9 @@ fn clear(
             output.line(format_args!("removed the cache of the repository {repository}: {freed}"))?;
         }
     }
+    if named.is_empty() {
+        home.leave();
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use crate::base::cancel::Cancel;
 use crate::base::time::{Clock as _, SystemClock};
+use crate::cache::own::{TURNS, home_directory};
 use crate::cache::private_directory;
 
 /// How often to look whether the other one is done.
@@ -48,7 +49,7 @@ impl Turns {
     /// not meet.
     #[must_use]
     pub fn new(directories: impl IntoIterator<Item = PathBuf>) -> Self {
-        Self(directories.into_iter().map(|dir| dir.join("turns")).collect())
+        Self(directories.into_iter().map(|dir| dir.join(TURNS)).collect())
     }
 
     /// Asks for the turn of the backup that these words tell from all others, without waiting.
@@ -145,9 +146,10 @@ fn remove(file: &File, path: &Path) {
 }
 
 fn open(dir: &Path, name: &str) -> io::Result<File> {
-    for dir in dir.parent().into_iter().chain([dir]) {
-        private_directory(dir).map_err(io::Error::other)?;
+    if let Some(above) = dir.parent() {
+        home_directory(above).map_err(io::Error::other)?;
     }
+    private_directory(dir).map_err(io::Error::other)?;
     // Not truncated: it may be another's.
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);

@@ -87,7 +87,7 @@ impl Copier<'_> {
     ) -> Result<(), StoreError> {
         let tables = self.tables(small.union(sparse).copied(), copied)?;
         let stores = [self.repository.store().clone(), self.repository.cached().clone()];
-        let keep_in = self.repository.cache().directory("unfinished");
+        let keep_in = self.repository.cache().directory(crate::cache::UNFINISHED);
         let options = PackerOptions { keep_in, ..PackerOptions::new(Level::Default, 2) };
         let stored = Arc::new(Stored::default());
         let packer = Packer::new(stores, self.repository.sealing(), options, stored.clone());
