@@ -98,3 +98,42 @@ fn what_only_has_the_name_of_a_cache_is_saved_and_compared() {
     run(&["diff", "latest", "live"]).code(1);
     run(&["verify"]).code(3);
 }
+
+#[test]
+fn what_stands_beside_a_repository_is_saved() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("repository/photos/one", "a photograph");
+    kitbag.write("repository/keys.txt", "mine");
+    kitbag.settle();
+    // As what lies in a root, and as a root.
+    for root in [".", "repository"] {
+        kitbag.run(["backup", root]).code(0).says(&["/repository: the repository is in here", "left out"]);
+        let mut names = saved(&kitbag);
+        names.retain(|name| name.starts_with("/repository/"));
+        names.sort();
+        let kept = names.iter().map(String::as_str).filter(|name| !name.ends_with("/photos"));
+        assert_eq!(kept.collect::<Vec<_>>(), ["/repository/keys.txt", "/repository/photos/one"], "{names:?}");
+        assert_eq!(kitbag.run(["diff", "latest", "live"]).code(0).stdout, "");
+        kitbag.run(["verify"]).code(0);
+        let again = kitbag.run(["backup", "--skip-if-unchanged", root]).code(0);
+        assert!(again.stdout.contains(UNCHANGED), "{}", again.stdout);
+    }
+}
+
+#[test]
+fn what_a_generation_holds_of_kitbags_own_is_told_not_compared() {
+    let kitbag = Kitbag::with_repository();
+    kitbag.write("elsewhere/letter", "x");
+    // The cache that another run uses is a directory like any other.
+    kitbag.run(["--cache-dir", "elsewhere/cache", "generations"]).code(0);
+    kitbag.settle();
+    kitbag.run(["--cache-dir", "cache", "backup", "elsewhere"]).code(0);
+    let told = ["/elsewhere/cache: this is not compared, since it is kitbag's own"];
+    let run = |more: &[&str]| kitbag.run([&["--cache-dir", "elsewhere/cache"], more].concat()).code(0);
+    let compared = run(&["diff", "latest", "live"]);
+    compared.says(&told);
+    // The directory around it: something was made in it since.
+    assert!(!compared.stdout.contains("/cache"), "{}", compared.stdout);
+    run(&["verify"]).says(&told);
+    run(&["verify", "--random", "100"]).says(&told);
+}

@@ -226,12 +226,17 @@ impl Worker<'_> {
         let tag = exclude.tag_of(fd, names);
         let globs = exclude.has_globs();
         let relative = if globs { dir.relative_path() } else { Vec::new() };
+        let own = exclude.own().names_in(dir);
+        if names.iter().any(|(name, _)| own.contains(name)) {
+            self.walk.pass_by(Own::RepositoryPart, &dir.path());
+        }
         let mut skipped = Vec::new();
         let mut subdirs = Vec::new();
         for (at, (name, hint)) in names.iter().enumerate() {
             let kind = hint.or_else(|| stat_child(fd, name).ok().map(|stat| stat.kind));
             let is_directory = kind == Some(Kind::Directory);
-            let left_out = tag.is_some_and(|tag| tag != name)
+            let left_out = own.contains(name)
+                || tag.is_some_and(|tag| tag != name)
                 || (globs && exclude.excludes(&join(&relative, name), is_directory));
             if left_out && skipped.is_empty() {
                 skipped = vec![false; names.len()];

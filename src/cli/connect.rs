@@ -194,7 +194,7 @@ impl Context {
             }
         }
         if let Ok(Location::Local(path)) = self.location() {
-            own.add(Own::Repository, &path);
+            own.add_repository(&path);
         }
         own
     }

@@ -32,7 +32,7 @@ pub use error::{LiveError, Result};
 pub use exclude::Exclude;
 pub use fds::raise_open_file_limit;
 pub use names::NameList;
-pub use own::{Own, OwnPlaces};
+pub use own::{Own, OwnNames, OwnPlaces};
 pub use owners::Owners;
 pub use read::{Alteration, Finished, LiveFile, Segment, read_link, read_small};
 pub use stat::Stat;

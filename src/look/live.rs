@@ -11,7 +11,9 @@ use crate::dir::reader::{Leaves, TreeError, leaves};
 use crate::entry::{Content, Entry, Kind, Reference, XattrValue};
 use crate::live::stat::stat_child;
 use crate::live::xattrs::{xattrs_of_child, xattrs_of_fd};
-use crate::live::{DirFd, Exclude, LiveDir, LiveError, LiveFile, NameList, RawXattr, Stat, read_link};
+use crate::live::{
+    DirFd, Exclude, LiveDir, LiveError, LiveFile, NameList, OwnNames, RawXattr, Stat, read_link,
+};
 
 /// Why comparing cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,8 @@ pub trait Hears {
     fn differs(&mut self, path: &[u8], change: Change);
     /// This could not be looked at.
     fn unreadable(&mut self, path: &[u8], error: &LiveError);
+    /// This is in the generation, and was not looked at.
+    fn passed_by(&mut self, path: &[u8], why: &'static str);
 }
 
 /// Compares.
@@ -59,6 +63,8 @@ struct Live {
     fd: DirFd,
     names: NameList,
     at: usize,
+    /// What is kitbag's own among them.
+    own: OwnNames,
     /// Only this one of its entries is there, as far as is asked.
     only: Option<Vec<u8>>,
 }
@@ -170,12 +176,24 @@ impl<'a, H: Hears> Comparison<'a, H> {
             path.extend_from_slice(&name);
             let mut child = None;
             let mut seen = None;
+            if let Some(live) = &level.live
+                && live.own.contains(&name)
+            {
+                self.pass_by(&path, entry.as_ref());
+                if let Some(live) = level.live.as_mut().filter(|_| is_live) {
+                    live.at = live.at.saturating_add(1);
+                }
+                continue;
+            }
             if is_live && let Some(live) = &mut level.live {
                 live.at = live.at.saturating_add(1);
                 match stat_child(&live.fd, &name) {
                     Ok(stat) => seen = Some((stat, live.fd.clone())),
                     Err(LiveError::Vanished) => {}
-                    Err(_) if self.exclude.own().is_others_mount(&live.fd, &name) => continue,
+                    Err(_) if self.exclude.own().is_others_mount(&live.fd, &name) => {
+                        self.pass_by(&path, entry.as_ref());
+                        continue;
+                    }
                     Err(error) => {
                         self.hears.unreadable(&path, &error);
                         continue;
@@ -184,7 +202,10 @@ impl<'a, H: Hears> Comparison<'a, H> {
                 if matches!(seen, Some((Stat { kind: Kind::Directory, .. }, _))) {
                     match live.dir.child(&name) {
                         // Whatever it was, and is by now: no backup would save it.
-                        Ok(dir) if self.exclude.own().of(&dir).is_some() => continue,
+                        Ok(dir) if self.exclude.own().of(&dir).is_some() => {
+                            self.pass_by(&path, entry.as_ref());
+                            continue;
+                        }
                         Ok(dir) => child = Some(dir),
                         Err(error) => self.hears.unreadable(&path, &error),
                     }
@@ -205,6 +226,14 @@ impl<'a, H: Hears> Comparison<'a, H> {
         Ok(())
     }
 
+    /// Tells of a place of kitbag's own, if the generation holds something there.
+    fn pass_by(&mut self, path: &[u8], entry: Option<&Entry>) {
+        let holds = entry.is_some_and(|entry| !matches!(entry.content, Content::Directory(None)));
+        if holds && let Some(why) = self.exclude.own().not_compared(path) {
+            self.hears.passed_by(path, why);
+        }
+    }
+
     fn level(
         &mut self,
         path: &[u8],
@@ -220,7 +249,7 @@ impl<'a, H: Hears> Comparison<'a, H> {
             match dir.names().and_then(|names| Ok((names, dir.fd()?))) {
                 Ok((names, fd)) => {
                     let only = self.exclude.tag_of(&fd, &names).map(<[u8]>::to_vec);
-                    live = Some(Live { dir, fd, names, at: 0, only });
+                    live = Some(Live { own: self.exclude.own().names_in(&dir), dir, fd, names, at: 0, only });
                 }
                 Err(LiveError::Vanished) => {}
                 Err(error) => self.hears.unreadable(path, &error),

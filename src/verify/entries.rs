@@ -38,6 +38,17 @@ enum Place {
     Named(Arc<LiveDir>, Vec<u8>),
 }
 
+impl Place {
+    /// Whether the name of the entry, where it stands, is the repository's.
+    fn is_own(&self, entry: &Entry, own: &OwnPlaces) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::In(dir) => own.names_in(dir).contains(&entry.name),
+            Self::Named(dir, name) => own.names_in(dir).contains(name),
+        }
+    }
+}
+
 /// A comparison under way. Shared by threads.
 pub struct Comparison<'a> {
     source: &'a Source,
@@ -101,10 +112,17 @@ impl<'a> Comparison<'a> {
                     (None, None) => None,
                 };
                 let Some(place) = place else { return Ok(Go::PassBy) };
+                if place.is_own(&visit.entry, &options.own) {
+                    self.pass_by(&visit, &options.own);
+                    return Ok(Go::PassBy);
+                }
                 let mut go = Go::On;
                 if let Content::Directory(_) = &visit.entry.content {
                     match opened(&place, &visit.entry) {
-                        Ok(dir) if options.own.of(&dir).is_some() => return Ok(Go::PassBy),
+                        Ok(dir) if options.own.of(&dir).is_some() => {
+                            self.pass_by(&visit, &options.own);
+                            return Ok(Go::PassBy);
+                        }
                         Ok(dir) => open.push(dir),
                         // Looking at it will tell why.
                         Err(_) => go = Go::PassBy,
@@ -159,6 +177,19 @@ impl<'a> Comparison<'a> {
         })
     }
 
+    /// Tells of a place of kitbag's own, if the generation holds something there.
+    fn pass_by(&self, visit: &Visit, own: &OwnPlaces) {
+        if !matches!(visit.entry.content, Content::Directory(None)) {
+            self.not_compared(&visit.path, own);
+        }
+    }
+
+    fn not_compared(&self, path: &[u8], own: &OwnPlaces) {
+        if let Some(why) = own.not_compared(path) {
+            self.monitor.problem(Problem::new(Severity::Note, path, why));
+        }
+    }
+
     fn hand(&self, jobs: &Sender<Job>, job: Job) -> Result<(), VerifyError> {
         if self.cancel.is_cancelled() {
             return Err(VerifyError::Interrupted);
@@ -185,11 +216,22 @@ impl<'a> Comparison<'a> {
         let names: Vec<_> = below.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
         let Some((_, above)) = names.split_last() else { return self.place_of(start, visit) };
         let mut dir = LiveDir::open_root(&start.path);
+        let mut path = start.path.clone();
         for name in above {
+            let is_part = dir.as_ref().is_ok_and(|dir| own.names_in(dir).contains(name));
             dir = dir.and_then(|dir| dir.child(name));
-            if dir.as_ref().is_ok_and(|dir| own.of(dir).is_some()) {
+            if path.last() != Some(&b'/') {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            if is_part || dir.as_ref().is_ok_and(|dir| own.of(dir).is_some()) {
+                self.not_compared(&path, own);
                 return None;
             }
+        }
+        if dir.as_ref().is_ok_and(|dir| own.names_in(dir).contains(&visit.entry.name)) {
+            self.not_compared(&visit.path, own);
+            return None;
         }
         dir.map(Place::In).map_err(|error| self.not_reached(&visit.path, &error)).ok()
     }

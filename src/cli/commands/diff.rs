@@ -151,6 +151,10 @@ impl Hears for Heard<'_> {
     fn unreadable(&mut self, path: &[u8], error: &LiveError) {
         self.progress.problem(Problem::new(Severity::Lost, path, format!("not compared: {error}")));
     }
+
+    fn passed_by(&mut self, path: &[u8], why: &'static str) {
+        self.progress.problem(Problem::new(Severity::Note, path, why));
+    }
 }
 
 /// What was told.
