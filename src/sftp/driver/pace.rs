@@ -14,6 +14,9 @@ const QUEUE: Duration = Duration::from_millis(150);
 /// How long answers are counted at least until that tells a rate.
 const SPAN: Duration = Duration::from_millis(100);
 
+/// How long nothing is owed before that is a pause.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// How many rates are looked back on.
 const LATELY: usize = 10;
 
@@ -31,6 +34,8 @@ const FLAT: u8 = 3;
 pub(super) struct Pace {
     /// Since when bytes are counted.
     since: Duration,
+    /// When something was last answered.
+    last: Duration,
     bytes: u64,
     /// Whether there would have been more to send meanwhile.
     is_limited: bool,
@@ -40,8 +45,15 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Something is sent to a server that owed no answer.
+    /// Something is sent to a server that owed no answer. If it has owed some until just now, that was no pause: all that was under way may be answered
+    /// at once.
     pub(super) fn begins(&mut self, now: Duration) {
+        if now.saturating_sub(self.last) >= PAUSE {
+            self.count_from(now);
+        }
+    }
+
+    fn count_from(&mut self, now: Duration) {
         (self.since, self.bytes, self.is_limited) = (now, 0, false);
     }
 
@@ -52,6 +64,7 @@ impl Pace {
 
     /// So many bytes have been answered. `nearest` is the shortest round trip.
     pub(super) fn answered(&mut self, bytes: u64, now: Duration, nearest: Duration) {
+        self.last = now;
         self.bytes = self.bytes.saturating_add(bytes);
         let took = now.saturating_sub(self.since);
         if took < SPAN.max(nearest) {
@@ -70,7 +83,7 @@ impl Pace {
                 self.rates.pop_front();
             }
         }
-        self.begins(now);
+        self.count_from(now);
     }
 
     fn greatest(&self) -> Option<u64> {
@@ -140,6 +153,22 @@ mod tests {
         assert!(room >= 20_000_000, "{room}");
         let (room, _) = full_line(400_000_000, ms(0), 1);
         assert!(room >= 24 << 20, "{room}");
+    }
+
+    #[test]
+    fn it_is_learnt_where_all_is_answered_at_once() {
+        for distance in [ms(1), ms(50)] {
+            let mut pace = Pace::default();
+            let mut now = ms(10_000);
+            for _ in 0..200 {
+                pace.begins(now);
+                let room = pace.room(distance);
+                pace.limits();
+                now += distance;
+                pace.answered(room, now, distance);
+            }
+            assert!(pace.room(distance) > 16 << 20, "{}", pace.room(distance));
+        }
     }
 
     #[test]
