@@ -30,21 +30,28 @@ fn named(bench: &Bench) -> BTreeSet<String> {
     bags
 }
 
-#[test]
-fn a_checkpoint_that_fails_leaves_no_bag_without_a_name() {
-    let bench = Bench::new();
+/// A backup with many checkpoints, of which the first segment cannot be published for this reason; and what was said of it. Once: at the end it would
+/// not be noticed.
+fn first_segment_fails(bench: &Bench, kind: ErrorKind) -> (Result<Summary, BackupError>, Vec<String>) {
     for number in 0..4000 {
         bench.write(&format!("{}/{number}", number % 40), &noise(number, 4000));
     }
-    let fault = Fault::fail(Op::Commit, ErrorKind::Other).below("index/");
+    let fault = Fault::fail(Op::Commit, kind).below("index/");
     let store = Arc::new(FaultyStore::new(Arc::new(bench.memory.clone()), vec![fault]));
     let repository = open(store, &mut |_| None).unwrap();
     let collect = Arc::new(Collect::new());
     let monitor: Arc<dyn Monitor> = collect.clone();
     let checkpoint = Every { time: Duration::ZERO, bytes: 1 };
     let options = Options { checkpoint, walkers: 1, ..bench.options() };
-    let summary = run(&repository, &options, &monitor, &SystemClock::new(), &Cancel::new()).unwrap();
-    let said = collect.problems();
+    let ended = run(&repository, &options, &monitor, &SystemClock::new(), &Cancel::new());
+    (ended, collect.problems())
+}
+
+#[test]
+fn a_checkpoint_that_fails_leaves_no_bag_without_a_name() {
+    let bench = Bench::new();
+    let (ended, said) = first_segment_fails(&bench, ErrorKind::Other);
+    let summary = ended.unwrap();
     assert!(said.iter().any(|one| one.contains("no checkpoint could be made")), "{said:?}");
 
     let bags = bench.memory.names_below("bags");
@@ -59,20 +66,9 @@ fn a_checkpoint_that_fails_leaves_no_bag_without_a_name() {
 #[test]
 fn who_is_revoked_stops_at_the_next_checkpoint() {
     let bench = Bench::new();
-    for number in 0..4000 {
-        bench.write(&format!("{}/{number}", number % 40), &noise(number, 4000));
-    }
-    // Once: at the end it would not be noticed.
-    let fault = Fault::fail(Op::Commit, ErrorKind::NotFound).below("index/");
-    let store = Arc::new(FaultyStore::new(Arc::new(bench.memory.clone()), vec![fault]));
-    let repository = open(store, &mut |_| None).unwrap();
-    let collect = Arc::new(Collect::new());
-    let monitor: Arc<dyn Monitor> = collect.clone();
-    let checkpoint = Every { time: Duration::ZERO, bytes: 1 };
-    let options = Options { checkpoint, walkers: 1, ..bench.options() };
-    let ended = run(&repository, &options, &monitor, &SystemClock::new(), &Cancel::new());
+    let (ended, said) = first_segment_fails(&bench, ErrorKind::NotFound);
     assert!(matches!(ended, Err(BackupError::Session(SessionError::Revoked(_)))), "{ended:?}");
-    assert_eq!(collect.problems(), Vec::<String>::new());
+    assert_eq!(said, Vec::<String>::new());
     assert_eq!(bench.generations().len(), 0);
 }
 

@@ -35,6 +35,8 @@ mod flow_tests;
 mod pipe_tests;
 mod reading;
 mod remote;
+#[cfg(test)]
+mod silence_tests;
 mod upload;
 mod writer;
 
